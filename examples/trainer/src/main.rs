@@ -1,0 +1,2 @@
+//! Trains the tiny model.
+fn main() {}

@@ -1,0 +1,1 @@
+//! tidemill-service.
