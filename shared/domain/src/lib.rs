@@ -1,1 +1,37 @@
-//! tidemill-domain.
+//! Plain types and pure rules that every part of Tidemill shares.
+//!
+//! Nothing here is asynchronous, reads a clock, touches a disk or knows the broker: a rule in this crate can be tested by
+//! calling it. What travels as JSON (checkpoint events, evaluation events, results) derives its published schema here;
+//! what travels in binary (releases, completions, grades, manifests) is encoded by `tidemill-codec`, which is why those
+//! types use no serde feature that a non-describing format lacks.
+
+mod checkpoint;
+mod completion;
+mod digest;
+mod evaluation;
+mod failure;
+mod grade;
+mod group;
+mod key;
+mod manifest;
+mod name;
+mod release;
+mod result;
+pub mod statistics;
+mod time;
+mod trace;
+
+pub use checkpoint::{CheckpointEvent, RolledBack, Source, Written};
+pub use completion::{ChoiceScore, Completion, Ending};
+pub use digest::Digest;
+pub use evaluation::{EvaluationEvent, EvaluationState, SuiteRef, Tier, Timeline};
+pub use failure::Class;
+pub use grade::{Grade, Outcome};
+pub use group::{Replica, ServerGroup};
+pub use key::ItemKey;
+pub use manifest::{Benchmark, GraderSpec, Item, Manifest, Message, Normalise, Prompt, Settings, Take};
+pub use name::{BenchmarkName, EvaluationId, GroupId, InvalidName, MAX_NAME_BYTES, RunId, Step, SuiteName, TeamId};
+pub use release::Release;
+pub use result::{BenchmarkResult, EvaluationResult, OutcomeCounts, ResultMessage, ResultState};
+pub use time::Timestamp;
+pub use trace::TraceContext;

@@ -1,0 +1,92 @@
+//! What a generator records: one completion, however it ended.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Digest, ItemKey, Timestamp};
+
+/// How a completion ended. Every ending that someone may want to count is one of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Ending {
+    /// The model stopped by itself or at a stop text.
+    Stop,
+    /// The cap or the context ended it.
+    Length,
+    /// The log-probabilities of all choices are known.
+    Scored,
+    /// The engine said success and sent nothing, repeatedly.
+    Empty,
+    /// The engine or its filter refused to answer.
+    Refused,
+    /// The prompt, or prompt and cap, do not fit the context.
+    ContextOverflow,
+    /// The engine failed within the retry budget.
+    EngineError,
+}
+
+impl Ending {
+    /// The ending's name in records and metrics.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Stop => "stop",
+            Self::Length => "length",
+            Self::Scored => "scored",
+            Self::Empty => "empty",
+            Self::Refused => "refused",
+            Self::ContextOverflow => "context_overflow",
+            Self::EngineError => "engine_error",
+        }
+    }
+}
+
+/// The likelihood of one choice given the prompt.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ChoiceScore {
+    /// Sum of the log-probabilities (natural logarithm) of exactly the choice's tokens.
+    pub log_probability: f64,
+    /// How many tokens that sum covers, at least 1.
+    pub tokens: u32,
+    /// Every one of them was the most probable token.
+    pub is_greedy: bool,
+}
+
+/// The record of one sample: the text with its ending, or the reason why there is none.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Completion {
+    /// What was asked for.
+    pub key: ItemKey,
+    /// The manifest that holds its prompt.
+    pub manifest: Digest,
+    /// How it ended.
+    pub ending: Ending,
+    /// The answer's text, without reasoning that the engine already split off.
+    pub text: String,
+    /// Reasoning that the engine split off.
+    pub reasoning: Option<String>,
+    /// The engine's own word for the ending.
+    pub finish_reason: Option<String>,
+    /// The stop text that fired, where the engine says.
+    pub stop_reason: Option<String>,
+    /// Cut by the cap or the context, whatever the engine called it.
+    pub truncated: bool,
+    /// For a likelihood benchmark, one entry a choice, in the item's order.
+    pub choices: Vec<ChoiceScore>,
+    /// What went wrong, for endings without an answer.
+    pub detail: Option<String>,
+    /// Tokens of the prompt as the engine counted them, over all requests of the sample.
+    pub prompt_tokens: u64,
+    /// Tokens generated.
+    pub completion_tokens: u64,
+    /// Requests sent to engines for this sample, failed ones included.
+    pub requests: u32,
+    /// Tries, counting the one that ended it.
+    pub attempts: u32,
+    /// Taken from an earlier generation instead of asked for.
+    pub cached: bool,
+    /// The replica that answered.
+    pub engine: String,
+    /// When the first request was sent.
+    pub started: Timestamp,
+    /// When the ending was known.
+    pub finished: Timestamp,
+}

@@ -1,0 +1,202 @@
+//! A suite rendered once: every prompt, reference and setting that generators and graders need.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{BenchmarkName, EvaluationId, ItemKey, SuiteRef};
+
+/// A rendered suite, stored under its digest in the object store.
+///
+/// Benchmarks and items are addressed by their ordinals here, so subjects stay short and free of whatever an id may hold.
+/// The backlog of an evaluation is its manifest minus the completions that exist.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// The suite it was rendered from.
+    pub suite: SuiteRef,
+    /// Share of failed samples, 0 to 1, above which an evaluation is invalid.
+    pub max_failure_rate: f64,
+    /// At least one.
+    pub benchmarks: Vec<Benchmark>,
+}
+
+/// A benchmark with all its items.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Benchmark {
+    /// Its name, unique in the suite.
+    pub name: BenchmarkName,
+    /// How completions are asked for.
+    pub settings: Settings,
+    /// How they are graded.
+    pub grader: GraderSpec,
+    /// At least one.
+    pub items: Vec<Item>,
+}
+
+/// How completions are asked for; always sent in full, so no server's default takes part.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// The cap on the answer's length in tokens.
+    pub max_tokens: u32,
+    /// 0 is greedy.
+    pub temperature: f64,
+    /// Nucleus sampling; 1 keeps every token.
+    pub top_p: f64,
+    /// Texts that end an answer and are not part of it.
+    pub stop: Vec<String>,
+    /// Base of the seeds of the samples. Each sample's seed is made from it, the item's id and the sample's index.
+    pub seed: u64,
+    /// Samples drawn for each item, at least 1.
+    pub samples: u32,
+}
+
+/// One row, rendered.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Item {
+    /// Its id, unique in the benchmark.
+    pub id: String,
+    /// What is sent.
+    pub prompt: Prompt,
+    /// Accepted answers; at least one unless the grader is by likelihood.
+    pub targets: Vec<String>,
+    /// The continuations compared by a likelihood grader, or the options of a multiple choice graded by text.
+    pub choices: Vec<String>,
+    /// Index of the right choice.
+    pub correct_choice: Option<u32>,
+    /// Items of one cluster are not independent: the standard error groups them.
+    pub cluster: Option<String>,
+}
+
+/// What is sent to the engine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Prompt {
+    /// To the completions endpoint, as it is.
+    Text(String),
+    /// To the chat endpoint; the server applies its template.
+    Chat(Vec<Message>),
+}
+
+/// One turn of a chat prompt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Message {
+    /// `system`, `user` or `assistant`.
+    pub role: String,
+    /// The turn's text.
+    pub content: String,
+}
+
+/// How an answer is found and compared. A change of what a kind means raises that kind's version in the grader.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum GraderSpec {
+    /// The whole answer equals a target, white space at both ends aside.
+    Exact {
+        /// Compare without regard to case.
+        ignore_case: bool,
+        /// Compare without punctuation.
+        ignore_punctuation: bool,
+    },
+    /// A pattern finds the answer, which must equal a target.
+    Regex {
+        /// The pattern; its first group, else the whole match, is the answer.
+        pattern: String,
+        /// Which match counts.
+        take: Take,
+        /// Compare without regard to case.
+        ignore_case: bool,
+    },
+    /// The last number of the answer equals the target as a number.
+    Numeric {
+        /// Narrows where the number is looked for: the last match's first group.
+        pattern: Option<String>,
+        /// Largest absolute difference that still counts as equal.
+        tolerance: f64,
+    },
+    /// A letter or an option's text names one of the choices.
+    Choice {
+        /// Narrows where the letter is looked for: the last match's first group.
+        pattern: Option<String>,
+    },
+    /// The choice with the largest summed log-probability is the answer; nothing is generated.
+    Likelihood {
+        /// What the sums are divided by before they are compared.
+        normalise: Normalise,
+    },
+}
+
+impl GraderSpec {
+    /// The kind's name as suites write it.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Exact { .. } => "exact",
+            Self::Regex { .. } => "regex",
+            Self::Numeric { .. } => "numeric",
+            Self::Choice { .. } => "choice",
+            Self::Likelihood { .. } => "likelihood",
+        }
+    }
+}
+
+/// Which of several matches is the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Take {
+    /// The first.
+    First,
+    /// The last: models correct themselves.
+    Last,
+}
+
+/// What a choice's summed log-probability is divided by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Normalise {
+    /// Nothing.
+    None,
+    /// The choice's length in bytes.
+    Bytes,
+    /// The choice's length in tokens.
+    Tokens,
+}
+
+impl Manifest {
+    /// Declared samples over all benchmarks.
+    #[must_use]
+    pub fn samples(&self) -> u64 {
+        self.benchmarks.iter().map(Benchmark::samples).sum()
+    }
+
+    /// Every declared key, benchmark by benchmark, item by item.
+    pub fn keys<'a>(&'a self, evaluation: &'a EvaluationId) -> impl Iterator<Item = ItemKey> + 'a {
+        self.benchmarks.iter().zip(0_u32..).flat_map(move |(benchmark, index)| {
+            (0..benchmark.items.len() as u32).flat_map(move |item| {
+                (0..benchmark.settings.samples).map(move |sample| ItemKey {
+                    evaluation: evaluation.clone(),
+                    benchmark: index,
+                    item,
+                    sample,
+                })
+            })
+        })
+    }
+
+    /// The benchmark and item that a key names; `None` when this manifest does not declare the key.
+    #[must_use]
+    pub fn find(&self, key: &ItemKey) -> Option<(&Benchmark, &Item)> {
+        let benchmark = self.benchmarks.get(key.benchmark as usize)?;
+        let item = benchmark.items.get(key.item as usize)?;
+        (key.sample < benchmark.settings.samples).then_some((benchmark, item))
+    }
+}
+
+impl Benchmark {
+    /// Declared samples: items times samples per item.
+    #[must_use]
+    pub fn samples(&self) -> u64 {
+        self.items.len() as u64 * u64::from(self.settings.samples)
+    }
+
+    /// Nothing is generated: the choices' log-probabilities are asked for.
+    #[must_use]
+    pub const fn is_likelihood(&self) -> bool {
+        matches!(self.grader, GraderSpec::Likelihood { .. })
+    }
+}

@@ -1,0 +1,164 @@
+//! Results as analysts read them. These types are the published JSON schema.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{BenchmarkName, Digest, EvaluationId, Outcome, RunId, Step, SuiteRef, TeamId, Timeline};
+
+/// Whether the numbers count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ResultState {
+    /// Samples are still missing.
+    Serving,
+    /// Complete.
+    Final,
+    /// Ended with too much missing or failed: not a score.
+    Invalid,
+    /// The run went back; kept, but no longer on the trend line.
+    Superseded,
+}
+
+impl ResultState {
+    /// The state's name in JSON.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Serving => "serving",
+            Self::Final => "final",
+            Self::Invalid => "invalid",
+            Self::Superseded => "superseded",
+        }
+    }
+}
+
+/// The result of one evaluation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct EvaluationResult {
+    /// Version of this shape; 1.
+    pub schema: u32,
+    /// The evaluation.
+    pub evaluation: EvaluationId,
+    /// Whether the numbers count.
+    pub state: ResultState,
+    /// Why, when they do not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The training run.
+    pub run: RunId,
+    /// The training step.
+    pub step: Step,
+    /// The team that pays.
+    pub team: TeamId,
+    /// Identity of the weights.
+    pub checkpoint: Digest,
+    /// The suite.
+    pub suite: SuiteRef,
+    /// One entry a benchmark, in the suite's order.
+    pub benchmarks: Vec<BenchmarkResult>,
+    /// When each stage was reached.
+    pub timeline: Timeline,
+}
+
+/// A message of the RESULT stream: an evaluation's result with one benchmark.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ResultMessage {
+    /// More may come for this benchmark. Means over a part of the samples are to be read with `coverage` and `bounds`.
+    pub provisional: bool,
+    /// The result; `benchmarks` holds exactly one entry.
+    #[serde(flatten)]
+    pub result: EvaluationResult,
+}
+
+/// The result of one benchmark.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BenchmarkResult {
+    /// Its name.
+    pub name: BenchmarkName,
+    /// What `mean` is the mean of: `accuracy` or `score`.
+    pub metric: String,
+    /// Mean over items of the mean over their scored samples, truncated ones as wrong. Null while nothing is scored.
+    pub mean: Option<f64>,
+    /// Standard error of the mean over items, or over clusters where the benchmark names them. Null below two.
+    pub standard_error: Option<f64>,
+    /// 95 % interval of the mean.
+    pub interval: Option<[f64; 2]>,
+    /// The mean if all samples that are missing or failed were wrong, and if all were right.
+    pub bounds: [f64; 2],
+    /// Declared items.
+    pub items: u64,
+    /// Declared samples: items times samples per item.
+    pub samples: u64,
+    /// Scored samples over declared samples, 0 to 1.
+    pub coverage: f64,
+    /// The mean without truncated samples.
+    pub mean_excluding_truncated: Option<f64>,
+    /// Truncated samples that held a right answer before the cut.
+    pub truncated_correct: u64,
+    /// Samples by outcome.
+    pub outcomes: OutcomeCounts,
+    /// Requests sent to engines.
+    pub requests: u64,
+    /// Samples taken from earlier generations.
+    pub cached: u64,
+    /// Prompt tokens as engines counted them.
+    pub prompt_tokens: u64,
+    /// Generated tokens.
+    pub completion_tokens: u64,
+}
+
+/// Samples by outcome. `missing` are the declared ones without any; all together are the declared samples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
+pub struct OutcomeCounts {
+    /// The answer is right.
+    pub correct: u64,
+    /// The answer is wrong.
+    pub incorrect: u64,
+    /// Scored between wrong and right.
+    #[serde(default)]
+    pub graded: u64,
+    /// No answer was found in a complete completion.
+    pub no_answer: u64,
+    /// Cut by the cap or the context.
+    pub truncated: u64,
+    /// Refused by the engine or its filter.
+    pub refused: u64,
+    /// Success without content.
+    pub empty: u64,
+    /// Does not fit the context.
+    pub context_overflow: u64,
+    /// The engine failed.
+    pub engine_error: u64,
+    /// The grader failed.
+    pub grader_error: u64,
+    /// The grader gave no verdict.
+    pub ungraded: u64,
+    /// Declared, but no outcome is known yet.
+    #[serde(default)]
+    pub missing: u64,
+}
+
+impl OutcomeCounts {
+    /// The counter of an outcome.
+    pub fn slot(&mut self, outcome: Outcome) -> &mut u64 {
+        match outcome {
+            Outcome::Correct => &mut self.correct,
+            Outcome::Incorrect => &mut self.incorrect,
+            Outcome::Graded => &mut self.graded,
+            Outcome::NoAnswer => &mut self.no_answer,
+            Outcome::Truncated => &mut self.truncated,
+            Outcome::Refused => &mut self.refused,
+            Outcome::Empty => &mut self.empty,
+            Outcome::ContextOverflow => &mut self.context_overflow,
+            Outcome::EngineError => &mut self.engine_error,
+            Outcome::GraderError => &mut self.grader_error,
+            Outcome::Ungraded => &mut self.ungraded,
+        }
+    }
+
+    /// Samples that have no score: failed ones of every kind and missing ones.
+    #[must_use]
+    pub const fn failed(&self) -> u64 {
+        self.empty + self.context_overflow + self.engine_error + self.grader_error + self.ungraded + self.missing
+    }
+}
