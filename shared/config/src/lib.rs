@@ -1,1 +1,11 @@
-//! tidemill-config.
+//! Configuration: defaults, then one TOML file, then the environment, then flags.
+//!
+//! The sections are plain data with the default beside each field. Unknown keys are errors, and all errors are reported at
+//! once. Flags are applied by the commands that own them.
+
+mod duration;
+mod load;
+mod sections;
+
+pub use load::{Error, dump, load};
+pub use sections::{Aggregator, Broker, Config, Generator, Grader, Loader, Service, Storage};

@@ -1,0 +1,152 @@
+//! What is on the wire stays readable: round trips, refusals and golden files.
+
+use tidemill_codec::{Error, claim, decode, encode};
+use tidemill_domain::{
+    ChoiceScore, Completion, Digest, Ending, EvaluationId, Grade, ItemKey, Outcome, Release, Timestamp,
+};
+
+fn key() -> ItemKey {
+    ItemKey {
+        evaluation: EvaluationId::from_digest(&Digest::of(b"evaluation")),
+        benchmark: 1,
+        item: 70_000,
+        sample: 3,
+    }
+}
+
+fn release() -> Release {
+    Release {
+        key: key(),
+        manifest: Digest::of(b"manifest"),
+        again: true,
+    }
+}
+
+fn completion() -> Completion {
+    Completion {
+        key: key(),
+        manifest: Digest::of(b"manifest"),
+        ending: Ending::Length,
+        text: "4\u{0}2 \u{fffd} שלום".to_owned(),
+        reasoning: Some("because".to_owned()),
+        finish_reason: Some("length".to_owned()),
+        stop_reason: None,
+        truncated: true,
+        choices: vec![ChoiceScore {
+            log_probability: -1.5,
+            tokens: 2,
+            is_greedy: false,
+        }],
+        detail: None,
+        prompt_tokens: 12,
+        completion_tokens: 256,
+        requests: 2,
+        attempts: 2,
+        cached: false,
+        engine: "http://127.0.0.1:8000".to_owned(),
+        started: Timestamp(1),
+        finished: Timestamp(2),
+    }
+}
+
+fn grade() -> Grade {
+    Grade {
+        key: key(),
+        outcome: Outcome::Truncated,
+        score: 0.0,
+        score_before_cut: Some(1.0),
+        extracted: Some("42".to_owned()),
+        grader: "numeric@1".to_owned(),
+        reason: None,
+        truncated: true,
+        prompt_tokens: 12,
+        completion_tokens: 256,
+        requests: 2,
+        cached: false,
+        started: Timestamp(1),
+        finished: Timestamp(2),
+        graded: Timestamp(3),
+    }
+}
+
+#[test]
+fn a_release_is_small() {
+    assert!(
+        encode(&release()).unwrap().len() <= 160,
+        "{}",
+        encode(&release()).unwrap().len()
+    );
+}
+
+#[test]
+fn messages_come_back_as_they_were() {
+    assert_eq!(decode::<Release>(&encode(&release()).unwrap()).unwrap(), release());
+    assert_eq!(
+        decode::<Completion>(&encode(&completion()).unwrap()).unwrap(),
+        completion()
+    );
+    assert_eq!(decode::<Grade>(&encode(&grade()).unwrap()).unwrap(), grade());
+}
+
+#[test]
+fn foreign_cut_and_confused_messages_are_told_apart() {
+    let bytes = encode(&completion()).unwrap();
+    assert!(matches!(decode::<Completion>(b"{}"), Err(Error::Foreign { length: 2 })));
+    assert!(matches!(
+        decode::<Completion>(b"not a message"),
+        Err(Error::Foreign { .. })
+    ));
+    assert!(matches!(
+        decode::<Grade>(&bytes),
+        Err(Error::WrongSchema {
+            found: 2,
+            expected: 3,
+            ..
+        })
+    ));
+    assert!(matches!(
+        decode::<Completion>(&bytes[..bytes.len() - 1]),
+        Err(Error::Malformed(_))
+    ));
+    let longer = [bytes.as_slice(), b"x"].concat();
+    assert!(matches!(
+        decode::<Completion>(&longer),
+        Err(Error::TrailingBytes { extra: 1 })
+    ));
+    let mut newer = bytes;
+    newer[4] = 200;
+    assert!(matches!(
+        decode::<Completion>(&newer),
+        Err(Error::UnknownVersion {
+            found: 200,
+            known: 1,
+            ..
+        })
+    ));
+}
+
+#[test]
+fn a_claim_names_where_the_body_is() {
+    let bytes = claim::<Completion>("claims/1");
+    assert!(matches!(decode::<Completion>(&bytes), Err(Error::Claimed { key }) if key == "claims/1"));
+}
+
+/// Compares with the bytes written by the version that introduced them; `UPDATE_GENERATED=1` writes missing files.
+fn golden(name: &str, bytes: &[u8]) {
+    let path = format!("{}/tests/golden/{name}", env!("CARGO_MANIFEST_DIR"));
+    if std::env::var_os("UPDATE_GENERATED").is_some() && !std::path::Path::new(&path).exists() {
+        std::fs::write(&path, bytes).unwrap();
+    }
+    assert_eq!(
+        std::fs::read(&path).unwrap(),
+        bytes,
+        "{name}: raise the version instead of changing the bytes"
+    );
+}
+
+#[test]
+fn released_versions_keep_their_bytes() {
+    golden("release.v1.bin", &encode(&release()).unwrap());
+    golden("completion.v1.bin", &encode(&completion()).unwrap());
+    golden("grade.v1.bin", &encode(&grade()).unwrap());
+}

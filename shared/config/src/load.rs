@@ -1,0 +1,148 @@
+//! Layered loading.
+
+use std::path::{Path, PathBuf};
+
+use toml::{Table, Value};
+
+use crate::Config;
+
+/// What is wrong with the configuration; every problem is listed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file cannot be read.
+    #[error("read configuration {path}: {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file or the environment does not fit.
+    #[error("configuration{}: {}", .path.as_ref().map(|path| format!(" {}", path.display())).unwrap_or_default(), .problems.join("; "))]
+    Invalid {
+        /// The file, where there was one.
+        path: Option<PathBuf>,
+        /// Each problem.
+        problems: Vec<String>,
+    },
+}
+
+const PREFIX: &str = "TIDEMILL_";
+
+/// Loads the configuration: defaults, then `file`, then variables such as `TIDEMILL_GENERATOR__MAX_IN_FLIGHT`.
+///
+/// `environment` is passed in, so that tests need not change the process's own. Variables without a double underscore are
+/// not configuration and are left alone.
+///
+/// # Errors
+/// [`Error`], with every problem that was found.
+pub fn load(file: Option<&Path>, environment: impl IntoIterator<Item = (String, String)>) -> Result<Config, Error> {
+    let invalid = |problems| Error::Invalid {
+        path: file.map(Path::to_owned),
+        problems,
+    };
+    let mut problems = Vec::new();
+    let mut table = Table::new();
+    if let Some(path) = file {
+        let text = std::fs::read_to_string(path).map_err(|source| Error::Read {
+            path: path.to_owned(),
+            source,
+        })?;
+        table = text
+            .parse::<Table>()
+            .map_err(|error| invalid(vec![error.to_string()]))?;
+    }
+    for (name, value) in environment {
+        if let Some((section, field)) = name.strip_prefix(PREFIX).and_then(|name| name.split_once("__")) {
+            set(&mut table, &section.to_lowercase(), &field.to_lowercase(), &value);
+        }
+    }
+    let mut config = Table::new();
+    for (section, value) in table {
+        // Each section alone, so that one error does not hide the next.
+        let single = Table::from_iter([(section.clone(), value.clone())]);
+        match single.try_into::<Config>() {
+            Ok(_) => drop(config.insert(section, value)),
+            Err(error) => problems.push(format!("[{section}] {}", error.message())),
+        }
+    }
+    if !problems.is_empty() {
+        return Err(invalid(problems));
+    }
+    config
+        .try_into()
+        .map_err(|error: toml::de::Error| invalid(vec![error.message().to_owned()]))
+}
+
+fn set(table: &mut Table, section: &str, field: &str, text: &str) {
+    let value = text
+        .parse::<i64>()
+        .map(Value::Integer)
+        .or_else(|_| text.parse::<bool>().map(Value::Boolean))
+        .unwrap_or_else(|_| Value::String(text.to_owned()));
+    let section = table.entry(section).or_insert_with(|| Value::Table(Table::new()));
+    if let Value::Table(section) = section {
+        section.insert(field.to_owned(), value);
+    }
+}
+
+/// The effective configuration as TOML.
+#[must_use]
+pub fn dump(config: &Config) -> String {
+    toml::to_string_pretty(config).unwrap_or_else(|error| format!("# cannot be shown: {error}\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn variables(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn environment_overrides_file_overrides_defaults() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("tidemill.toml");
+        std::fs::write(
+            &file,
+            "[generator]\nmax_in_flight = 7\nattempts = 9\n[loader]\nengine_patience = \"3s\"\n",
+        )
+        .unwrap();
+        let environment = variables(&[
+            ("TIDEMILL_GENERATOR__MAX_IN_FLIGHT", "8"),
+            ("TIDEMILL_NATS", "x"),
+            ("HOME", "/"),
+        ]);
+        let config = load(Some(&file), environment).unwrap();
+        assert_eq!(config.generator.max_in_flight, 8);
+        assert_eq!(config.generator.attempts, 9);
+        assert_eq!(config.loader.engine_patience, Duration::from_secs(3));
+        assert_eq!(config.grader, crate::Grader::default());
+    }
+
+    #[test]
+    fn every_problem_is_reported_at_once() {
+        let environment = variables(&[
+            ("TIDEMILL_GENERATOR__MAX_IN_FLIHGT", "8"),
+            ("TIDEMILL_LOADER__ENGINE_PATIENCE", "soon"),
+            ("TIDEMILL_LAODER__X", "1"),
+        ]);
+        let text = load(None, environment).unwrap_err().to_string();
+        for part in ["max_in_flihgt", "soon", "laoder"] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_dump_loads_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("dump.toml");
+        std::fs::write(&file, dump(&Config::default())).unwrap();
+        assert_eq!(load(Some(&file), []).unwrap(), Config::default());
+    }
+}

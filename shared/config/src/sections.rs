@@ -1,0 +1,187 @@
+//! The sections of the configuration file, with the default of each field.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::duration;
+
+/// The whole configuration: one file serves every service.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// What all services share.
+    pub service: Service,
+    /// The broker.
+    pub broker: Broker,
+    /// The object store.
+    pub storage: Storage,
+    /// The loader.
+    pub loader: Loader,
+    /// The generator.
+    pub generator: Generator,
+    /// The grader.
+    pub grader: Grader,
+    /// The aggregator.
+    pub aggregator: Aggregator,
+}
+
+/// What all services share.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Service {
+    /// Address of the admin listener (`/livez`, `/readyz`, `/metrics`). Port 0 takes a free one. Default `127.0.0.1:0`.
+    pub admin: String,
+    /// How long a service may finish what is in flight after a signal. Default `20s`.
+    #[serde(with = "duration")]
+    pub shutdown_grace: Duration,
+    /// Log lines as JSON instead of text. Default false.
+    pub log_json: bool,
+    /// Which log lines, in the syntax of `RUST_LOG`. Default `info`.
+    pub log: String,
+}
+
+impl Default for Service {
+    fn default() -> Self {
+        Self {
+            admin: "127.0.0.1:0".to_owned(),
+            shutdown_grace: Duration::from_secs(20),
+            log_json: false,
+            log: "info".to_owned(),
+        }
+    }
+}
+
+/// The broker.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Broker {
+    /// Addresses, comma separated. Empty: the command starts one of its own; services use `nats://127.0.0.1:4222`.
+    pub url: String,
+    /// A NATS credentials file. Default none.
+    pub credentials: Option<PathBuf>,
+    /// Copies of each stream, 1, 3 or 5. Needs as many brokers. Default 1.
+    pub replicas: usize,
+    /// How long to try to reach the broker at start. Default `10s`.
+    #[serde(with = "duration")]
+    pub connect_timeout: Duration,
+}
+
+impl Default for Broker {
+    fn default() -> Self {
+        Self {
+            url: String::new(),
+            credentials: None,
+            replicas: 1,
+            connect_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+/// The object store.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+pub struct Storage {
+    /// `file:///...` or `s3://bucket/prefix`. Empty: `objects` in the data directory. All services must use the same one.
+    pub uri: String,
+}
+
+/// The loader.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Loader {
+    /// Suite files, or folders of them, that announcements may name. Default none.
+    pub suites: Vec<PathBuf>,
+    /// Suites of an announcement that names none. Default none.
+    pub default_suites: Vec<String>,
+    /// The team of an announcement that names none. Default `default`.
+    pub default_team: String,
+    /// Server groups that one loader runs at once. Default 2.
+    pub max_groups: usize,
+    /// Requests in flight for each attached endpoint, where the announcement says nothing. Default 256.
+    pub max_in_flight: u32,
+    /// Sequences that a started engine computes at once. Default 16.
+    pub engine_max_num_seqs: u32,
+    /// The program that serves a checkpoint; it is run with `engine --checkpoint DIR --port N`. Empty: this program.
+    pub engine_program: Option<PathBuf>,
+    /// How long a checkpoint may stay incomplete before it is given up. Default `10m`.
+    #[serde(with = "duration")]
+    pub checkpoint_patience: Duration,
+    /// How long an engine may take to answer its first request, and how long its return is waited for. Default `5m`.
+    #[serde(with = "duration")]
+    pub engine_patience: Duration,
+    /// Starts of an engine that keeps dying, for one evaluation. Default 5.
+    pub engine_starts: u32,
+}
+
+impl Default for Loader {
+    fn default() -> Self {
+        Self {
+            suites: Vec::new(),
+            default_suites: Vec::new(),
+            default_team: "default".to_owned(),
+            max_groups: 2,
+            max_in_flight: 256,
+            engine_max_num_seqs: 16,
+            engine_program: None,
+            checkpoint_patience: Duration::from_secs(600),
+            engine_patience: Duration::from_secs(300),
+            engine_starts: 5,
+        }
+    }
+}
+
+/// The generator.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Generator {
+    /// Requests that one generator keeps in flight over all engines. Default 1024.
+    pub max_in_flight: u32,
+    /// Tries of one item at an engine that answers, but answers badly. Default 3.
+    pub attempts: u32,
+    /// How long one request may take. Default `30m`.
+    #[serde(with = "duration")]
+    pub request_timeout: Duration,
+}
+
+impl Default for Generator {
+    fn default() -> Self {
+        Self {
+            max_in_flight: 1_024,
+            attempts: 3,
+            request_timeout: Duration::from_secs(1_800),
+        }
+    }
+}
+
+/// The grader.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Grader {
+    /// Completions that one grader holds at once. Default 256.
+    pub max_in_flight: u32,
+}
+
+impl Default for Grader {
+    fn default() -> Self {
+        Self { max_in_flight: 256 }
+    }
+}
+
+/// The aggregator.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Aggregator {
+    /// Shortest time between two provisional results of a benchmark. Default `1s`.
+    #[serde(with = "duration")]
+    pub publish_interval: Duration,
+}
+
+impl Default for Aggregator {
+    fn default() -> Self {
+        Self {
+            publish_interval: Duration::from_secs(1),
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! What can go wrong with the object store.
+
+use tidemill_domain::{Class, Digest};
+
+/// A failure of the object store.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The address is not one of a store.
+    #[error("{address:?} is not an object store: use file:///path or s3://bucket/prefix{detail}")]
+    Address {
+        /// The address.
+        address: String,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// The store failed.
+    #[error("{action} {key} in the object store: {source}")]
+    Access {
+        /// What was tried.
+        action: &'static str,
+        /// On which key.
+        key: String,
+        /// What came back.
+        source: object_store::Error,
+    },
+    /// There is nothing under this key.
+    #[error("{key} is not in the object store at {address}: is every service configured with the same store?")]
+    Missing {
+        /// The key.
+        key: String,
+        /// The store.
+        address: String,
+    },
+    /// What is there is not what its key says.
+    #[error("manifest {digest} in the object store is damaged: {detail}")]
+    Damaged {
+        /// The manifest.
+        digest: Digest,
+        /// How it shows.
+        detail: String,
+    },
+    /// A message or manifest that does not decode.
+    #[error(transparent)]
+    Codec(#[from] tidemill_codec::Error),
+}
+
+impl Error {
+    /// Whether trying again may help.
+    #[must_use]
+    pub const fn class(&self) -> Class {
+        match self {
+            Self::Access { .. } | Self::Missing { .. } => Class::Transient,
+            Self::Address { .. } | Self::Damaged { .. } | Self::Codec(_) => Class::Permanent,
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! The name of every metric: `tidemill_<name>_<unit>[_total]`, base units.
+
+/// A metric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Metric {
+    /// Deliveries taken from a stream, by `stage`.
+    Deliveries,
+    /// Deliveries that had been made before, by `stage`.
+    Redeliveries,
+    /// What deliveries ended as, by `stage` and `class` (done, transient, permanent, cancelled, bug).
+    Settled,
+    /// Messages given up, by `stage`.
+    DeadLetters,
+    /// Publishes that were refused because the first write had won, by `stream`.
+    AlreadyThere,
+    /// Publishes tried again, by `stream`.
+    PublishRetries,
+    /// Items released, by `again` (false, true).
+    Released,
+    /// Server groups held by this loader.
+    Groups,
+    /// Starts of engines, by `result` (ready, failed).
+    EngineStarts,
+    /// Seconds of a start-up phase, by `phase`.
+    StartupSeconds,
+    /// Requests sent to engines, by `ending`.
+    Requests,
+    /// Seconds from a request to its ending.
+    RequestSeconds,
+    /// Items that entered the generator; in flight is entered minus left.
+    ItemsEntered,
+    /// Items that left the generator.
+    ItemsLeft,
+    /// Prompt tokens as engines counted them.
+    PromptTokens,
+    /// Generated tokens.
+    CompletionTokens,
+    /// Grades, by `outcome` and `family`.
+    Grades,
+    /// Seconds from a completion to its grade, by `family`.
+    GradeLatencySeconds,
+    /// Completions not yet delivered to a grader.
+    GradeBacklog,
+    /// Result messages, by `kind` (provisional, final).
+    Results,
+    /// Seconds from a checkpoint's writing to its visible result, by `tier`: the objective.
+    WrittenToVisibleSeconds,
+}
+
+impl Metric {
+    /// Every metric.
+    pub const ALL: [Self; 21] = [
+        Self::Deliveries,
+        Self::Redeliveries,
+        Self::Settled,
+        Self::DeadLetters,
+        Self::AlreadyThere,
+        Self::PublishRetries,
+        Self::Released,
+        Self::Groups,
+        Self::EngineStarts,
+        Self::StartupSeconds,
+        Self::Requests,
+        Self::RequestSeconds,
+        Self::ItemsEntered,
+        Self::ItemsLeft,
+        Self::PromptTokens,
+        Self::CompletionTokens,
+        Self::Grades,
+        Self::GradeLatencySeconds,
+        Self::GradeBacklog,
+        Self::Results,
+        Self::WrittenToVisibleSeconds,
+    ];
+
+    /// The name that is exported.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Deliveries => "tidemill_deliveries_total",
+            Self::Redeliveries => "tidemill_redeliveries_total",
+            Self::Settled => "tidemill_settled_total",
+            Self::DeadLetters => "tidemill_dead_letters_total",
+            Self::AlreadyThere => "tidemill_already_there_total",
+            Self::PublishRetries => "tidemill_publish_retries_total",
+            Self::Released => "tidemill_released_total",
+            Self::Groups => "tidemill_groups",
+            Self::EngineStarts => "tidemill_engine_starts_total",
+            Self::StartupSeconds => "tidemill_startup_seconds",
+            Self::Requests => "tidemill_requests_total",
+            Self::RequestSeconds => "tidemill_request_seconds",
+            Self::ItemsEntered => "tidemill_items_entered_total",
+            Self::ItemsLeft => "tidemill_items_left_total",
+            Self::PromptTokens => "tidemill_prompt_tokens_total",
+            Self::CompletionTokens => "tidemill_completion_tokens_total",
+            Self::Grades => "tidemill_grades_total",
+            Self::GradeLatencySeconds => "tidemill_grade_latency_seconds",
+            Self::GradeBacklog => "tidemill_grade_backlog",
+            Self::Results => "tidemill_results_total",
+            Self::WrittenToVisibleSeconds => "tidemill_written_to_visible_seconds",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_distinct_and_in_form() {
+        let mut names: Vec<_> = Metric::ALL.iter().map(|metric| metric.name()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Metric::ALL.len());
+        assert!(names.iter().all(|name| name.starts_with("tidemill_")));
+    }
+}

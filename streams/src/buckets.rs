@@ -1,0 +1,61 @@
+//! The key-value buckets.
+
+use std::time::Duration;
+
+use async_nats::jetstream::kv::Config;
+
+/// A declared bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bucket {
+    /// Its name.
+    pub name: &'static str,
+    /// What its keys and values are.
+    pub purpose: &'static str,
+    /// Entries vanish when they are not written again for so long.
+    pub max_age: Option<Duration>,
+    /// Most bytes.
+    pub max_bytes: i64,
+}
+
+/// Server groups that may be sent requests: group id to JSON of `ServerGroup`.
+pub const GROUPS: Bucket = Bucket {
+    name: "tm_groups",
+    purpose: "server groups that may be sent requests: group id to `ServerGroup` (JSON)",
+    max_age: None,
+    max_bytes: 16 << 20,
+};
+
+/// Leases: who dispatches a server group, who aggregates. An entry that is not renewed vanishes.
+pub const LEASES: Bucket = Bucket {
+    name: "tm_leases",
+    purpose: "leases: `group.<group>` and `aggregator` to the holder's name; renewed every 3 s",
+    max_age: Some(Duration::from_secs(10)),
+    max_bytes: 4 << 20,
+};
+
+/// Facts about this deployment that its services must agree on.
+pub const META: Bucket = Bucket {
+    name: "tm_meta",
+    purpose: "facts that all services must agree on: `store` is the object store's address",
+    max_age: None,
+    max_bytes: 1 << 20,
+};
+
+/// Every bucket.
+pub const ALL: [Bucket; 3] = [GROUPS, LEASES, META];
+
+impl Bucket {
+    /// The server's configuration of this bucket on `replicas` nodes.
+    #[must_use]
+    pub fn config(&self, replicas: usize) -> Config {
+        Config {
+            bucket: self.name.to_owned(),
+            description: self.purpose.to_owned(),
+            history: 1,
+            max_age: self.max_age.unwrap_or_default(),
+            max_bytes: self.max_bytes,
+            num_replicas: replicas,
+            ..Config::default()
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The durable consumers: whose progress the broker keeps.
+
+use std::time::Duration;
+
+use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, pull};
+use tidemill_domain::GroupId;
+
+use crate::{Stream, declared, subject};
+
+/// A declared durable pull consumer, shared by all processes of one service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Durable {
+    /// The stream it reads.
+    pub stream: Stream,
+    /// Its name.
+    pub name: String,
+    /// The subjects it gets.
+    pub filter: String,
+    /// A message that is neither acknowledged nor reported in progress for so long is delivered again.
+    pub ack_wait: Duration,
+    /// Most messages delivered and not acknowledged, over all processes.
+    pub max_ack_pending: i64,
+}
+
+/// A distant backstop: deliveries lost to kills and preemption count as well, so failures are counted elsewhere.
+pub const MAX_DELIVER: i64 = 1_000;
+
+/// How long a message stays with a process that fell silent.
+pub const ACK_WAIT: Duration = Duration::from_secs(20);
+
+/// The loader's intake of checkpoint events.
+#[must_use]
+pub fn loader() -> Durable {
+    Durable {
+        stream: declared::CHECKPOINT,
+        name: "loader".to_owned(),
+        filter: "tm.checkpoint.>".to_owned(),
+        ack_wait: ACK_WAIT,
+        max_ack_pending: 1_000,
+    }
+}
+
+/// The graders' intake of completions.
+#[must_use]
+pub fn grader() -> Durable {
+    Durable {
+        stream: declared::DONE,
+        name: "grader".to_owned(),
+        filter: "tm.done.>".to_owned(),
+        ack_wait: ACK_WAIT,
+        max_ack_pending: 20_000,
+    }
+}
+
+/// The generators' intake of one server group: as many unacknowledged items as the group has slots.
+#[must_use]
+pub fn generator(group: &GroupId, slots: u32) -> Durable {
+    Durable {
+        stream: declared::READY,
+        name: format!("generator-{group}"),
+        filter: subject::ready_of_group(group),
+        ack_wait: ACK_WAIT,
+        max_ack_pending: i64::from(slots.max(1)),
+    }
+}
+
+/// The durables that exist from the start; those of server groups come and go with them.
+#[must_use]
+pub fn fixed() -> Vec<Durable> {
+    vec![loader(), grader()]
+}
+
+impl Durable {
+    /// The server's configuration of this consumer.
+    #[must_use]
+    pub fn config(&self) -> pull::Config {
+        pull::Config {
+            durable_name: Some(self.name.clone()),
+            name: Some(self.name.clone()),
+            deliver_policy: DeliverPolicy::All,
+            ack_policy: AckPolicy::Explicit,
+            ack_wait: self.ack_wait,
+            max_deliver: MAX_DELIVER,
+            filter_subject: self.filter.clone(),
+            max_ack_pending: self.max_ack_pending,
+            max_waiting: 10_000,
+            ..pull::Config::default()
+        }
+    }
+}

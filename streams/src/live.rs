@@ -1,0 +1,244 @@
+//! Declared against live: plan, apply, check.
+
+use async_nats::jetstream::consumer::PullConsumer;
+use async_nats::jetstream::context::{GetStreamErrorKind, KeyValueErrorKind};
+use async_nats::jetstream::{self, stream};
+use serde::Serialize;
+
+use crate::{Durable, buckets, declared, durable};
+
+/// One way in which the broker is not as declared.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// The stream, consumer or bucket.
+    pub name: String,
+    /// What differs; `existence` when it is not there.
+    pub field: &'static str,
+    /// As declared.
+    pub declared: String,
+    /// As found.
+    pub live: String,
+}
+
+impl std::fmt::Display for Difference {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            formatter,
+            "{}: {} is {}, declared {}",
+            self.name, self.field, self.live, self.declared
+        )
+    }
+}
+
+/// Why the broker could not be asked or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A request for a stream failed.
+    #[error("{action} {name}: {source}")]
+    Request {
+        /// What was tried.
+        action: &'static str,
+        /// On what.
+        name: String,
+        /// What came back.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+fn failed<E: std::error::Error + Send + Sync + 'static>(
+    action: &'static str,
+    name: &str,
+) -> impl FnOnce(E) -> Error + use<E> {
+    let name = name.to_owned();
+    move |source| Error::Request {
+        action,
+        name,
+        source: Box::new(source),
+    }
+}
+
+/// Every difference between what is declared and what is there.
+///
+/// # Errors
+/// When the broker does not answer; a stream that is not there is a difference, not an error.
+pub async fn plan(js: &jetstream::Context, replicas: usize) -> Result<Vec<Difference>, Error> {
+    let mut differences = Vec::new();
+    for declared in declared::ALL {
+        match js.get_stream(declared.name).await {
+            Ok(live) => compare(&declared.config(replicas), &live.cached_info().config, &mut differences),
+            Err(error) if is_missing(&error.kind()) => differences.push(missing(declared.name)),
+            Err(error) => return Err(failed("look up stream", declared.name)(error)),
+        }
+    }
+    for durable in durable::fixed() {
+        if differences
+            .iter()
+            .any(|difference| difference.name == durable.stream.name && difference.field == "existence")
+        {
+            differences.push(missing(&durable.name));
+            continue;
+        }
+        match js
+            .get_consumer_from_stream::<jetstream::consumer::pull::Config, _, _>(&durable.name, durable.stream.name)
+            .await
+        {
+            Ok(live) => compare_durable(&durable, &live, &mut differences),
+            Err(error) if error.to_string().contains("consumer not found") => differences.push(missing(&durable.name)),
+            Err(error) => return Err(failed("look up consumer", &durable.name)(error)),
+        }
+    }
+    for bucket in buckets::ALL {
+        match js.get_key_value(bucket.name).await {
+            Ok(_) => {}
+            Err(error) if error.kind() == KeyValueErrorKind::GetBucket => differences.push(missing(bucket.name)),
+            Err(error) => return Err(failed("look up bucket", bucket.name)(error)),
+        }
+    }
+    Ok(differences)
+}
+
+/// Makes the broker as declared. Returns what it changed.
+///
+/// # Errors
+/// When the broker refuses, for instance because a change would lose messages.
+pub async fn apply(js: &jetstream::Context, replicas: usize) -> Result<Vec<Difference>, Error> {
+    let differences = plan(js, replicas).await?;
+    let differs = |name: &str| differences.iter().any(|difference| difference.name == name);
+    for declared in declared::ALL.iter().filter(|stream| differs(stream.name)) {
+        js.create_or_update_stream(declared.config(replicas))
+            .await
+            .map_err(failed("apply stream", declared.name))?;
+    }
+    for durable in durable::fixed().iter().filter(|durable| differs(&durable.name)) {
+        ensure(js, durable).await?;
+    }
+    for bucket in buckets::ALL.iter().filter(|bucket| differs(bucket.name)) {
+        js.create_or_update_key_value(bucket.config(replicas))
+            .await
+            .map_err(failed("apply bucket", bucket.name))?;
+    }
+    Ok(differences)
+}
+
+/// Creates a durable, or updates it to its declaration.
+///
+/// # Errors
+/// When the stream is not there or the broker refuses.
+pub async fn ensure(js: &jetstream::Context, durable: &Durable) -> Result<PullConsumer, Error> {
+    js.create_consumer_on_stream(durable.config(), durable.stream.name)
+        .await
+        .map_err(failed("create consumer", &durable.name))
+}
+
+fn is_missing(kind: &GetStreamErrorKind) -> bool {
+    // 10059 is the server's code for a stream that is not there.
+    matches!(kind, GetStreamErrorKind::JetStream(error) if error.error_code().0 == 10_059)
+}
+
+fn missing(name: &str) -> Difference {
+    Difference {
+        name: name.to_owned(),
+        field: "existence",
+        declared: "there".to_owned(),
+        live: "missing".to_owned(),
+    }
+}
+
+fn compare(declared: &stream::Config, live: &stream::Config, differences: &mut Vec<Difference>) {
+    let fields = [
+        (
+            "subjects",
+            format!("{:?}", declared.subjects),
+            format!("{:?}", live.subjects),
+        ),
+        (
+            "retention",
+            format!("{:?}", declared.retention),
+            format!("{:?}", live.retention),
+        ),
+        (
+            "discard",
+            format!("{:?}", declared.discard),
+            format!("{:?}", live.discard),
+        ),
+        (
+            "discard_new_per_subject",
+            declared.discard_new_per_subject.to_string(),
+            live.discard_new_per_subject.to_string(),
+        ),
+        (
+            "max_messages_per_subject",
+            declared.max_messages_per_subject.to_string(),
+            live.max_messages_per_subject.to_string(),
+        ),
+        ("max_bytes", declared.max_bytes.to_string(), live.max_bytes.to_string()),
+        (
+            "max_age",
+            format!("{:?}", declared.max_age),
+            format!("{:?}", live.max_age),
+        ),
+        (
+            "max_consumers",
+            declared.max_consumers.to_string(),
+            live.max_consumers.to_string(),
+        ),
+        (
+            "num_replicas",
+            declared.num_replicas.to_string(),
+            live.num_replicas.to_string(),
+        ),
+        (
+            "allow_direct",
+            declared.allow_direct.to_string(),
+            live.allow_direct.to_string(),
+        ),
+        (
+            "allow_message_ttl",
+            declared.allow_message_ttl.to_string(),
+            live.allow_message_ttl.to_string(),
+        ),
+    ];
+    differences.extend(fields.into_iter().filter(|(_, declared, live)| declared != live).map(
+        |(field, wanted, found)| Difference {
+            name: declared.name.clone(),
+            field,
+            declared: wanted,
+            live: found,
+        },
+    ));
+}
+
+fn compare_durable(declared: &Durable, live: &PullConsumer, differences: &mut Vec<Difference>) {
+    let (declared, live) = (declared.config(), &live.cached_info().config);
+    let fields = [
+        (
+            "filter_subject",
+            declared.filter_subject.clone(),
+            live.filter_subject.clone(),
+        ),
+        (
+            "ack_wait",
+            format!("{:?}", declared.ack_wait),
+            format!("{:?}", live.ack_wait),
+        ),
+        (
+            "max_ack_pending",
+            declared.max_ack_pending.to_string(),
+            live.max_ack_pending.to_string(),
+        ),
+        (
+            "max_deliver",
+            declared.max_deliver.to_string(),
+            live.max_deliver.to_string(),
+        ),
+    ];
+    let name = declared.durable_name.unwrap_or_default();
+    differences.extend(fields.into_iter().filter(|(_, declared, live)| declared != live).map(
+        |(field, declared, live)| Difference {
+            name: name.clone(),
+            field,
+            declared,
+            live,
+        },
+    ));
+}
