@@ -1,1 +1,27 @@
-//! tidemill-service.
+//! What every service does the same way: start, connect, take work, publish, hold leases, stop.
+//!
+//! The rules of delivery live here and nowhere else. A handler does its work and publishes the effect; only then does
+//! [`work`](work::work) acknowledge the input. What a failure does is decided by its [`Class`](tidemill_domain::Class) in
+//! [`settle`]. Services keep no state that another process could not rebuild from the streams.
+
+mod admin;
+pub mod backoff;
+mod connect;
+mod context;
+mod follow;
+mod lease;
+mod publish;
+mod run;
+pub mod settle;
+mod take;
+mod work;
+
+pub use admin::Admin;
+pub use connect::{Broker, ConnectError, connect, prepare};
+pub use context::{Context, now};
+pub use follow::{Follow, Followed, Start};
+pub use lease::{Held, acquire};
+pub use publish::{PublishError, Published, Publisher, Ttl};
+pub use run::{Args, ExitStatus, Fatal, run, until_signal};
+pub use settle::{Failure, Settled};
+pub use work::{Delivery, work};

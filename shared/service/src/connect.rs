@@ -1,0 +1,240 @@
+//! Reaching the broker, and telling what is wrong when it is not what is needed.
+
+use std::time::Duration;
+
+use async_nats::jetstream::{self, ContextBuilder};
+use async_nats::{Client, ConnectOptions, Event};
+use tidemill_config::Config;
+use tidemill_storage::Store;
+use tidemill_streams::{buckets, live};
+use tokio::sync::watch;
+
+use crate::backoff::Backoff;
+
+/// The oldest server that has everything we use.
+const OLDEST_SERVER: (u64, u64) = (2, 12);
+
+/// A connection to the broker that repairs itself.
+#[derive(Debug, Clone)]
+pub struct Broker {
+    /// The connection.
+    pub client: Client,
+    /// JetStream over it.
+    pub jetstream: jetstream::Context,
+    /// Counts connections: a change means that pulls and ordered consumers must be made again.
+    pub connections: watch::Receiver<u64>,
+    /// The address as configured.
+    pub url: String,
+}
+
+/// Why a service cannot work with the broker.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// Nothing answers.
+    #[error("no broker at {url} within {waited:?} ({source}): start one, or name another with --nats or NATS_URL")]
+    Unreachable {
+        /// The address.
+        url: String,
+        /// How long it was tried.
+        waited: Duration,
+        /// The last failure.
+        source: async_nats::ConnectError,
+    },
+    /// The credentials cannot be used.
+    #[error("credentials {path}: {source}")]
+    Credentials {
+        /// The file.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The server is too old.
+    #[error("the broker at {url} is nats-server {found}, but {}.{} or newer is needed: upgrade it, or get one with ops/get-nats-server", OLDEST_SERVER.0, OLDEST_SERVER.1)]
+    TooOld {
+        /// The address.
+        url: String,
+        /// Its version.
+        found: String,
+    },
+    /// JetStream is off.
+    #[error("the broker at {url} runs without JetStream: start it with -js and a store directory")]
+    NoJetStream {
+        /// The address.
+        url: String,
+    },
+    /// Streams differ from their declarations.
+    #[error("the broker's streams are not as declared ({}): run `tidemill streams plan`, then `tidemill streams apply`", .differences.join("; "))]
+    Streams {
+        /// Each difference.
+        differences: Vec<String>,
+    },
+    /// The other services use another object store.
+    #[error(
+        "the object store here is {ours}, but this broker's services use {theirs}: set [storage] uri to the same address"
+    )]
+    OtherStore {
+        /// The store configured here.
+        ours: String,
+        /// The store registered at the broker.
+        theirs: String,
+    },
+    /// A request failed.
+    #[error("{0}")]
+    Request(String),
+    /// Streams could not be asked or made.
+    #[error(transparent)]
+    Live(#[from] live::Error),
+}
+
+/// Publishes whose acknowledgement may be outstanding: beyond about 10,000 queued messages the server refuses more.
+const MAX_UNACKNOWLEDGED_PUBLISHES: usize = 4_000;
+
+/// Connects, and checks that the server is recent and has JetStream.
+///
+/// # Errors
+/// [`ConnectError`], with what to do.
+pub async fn connect(config: &Config, url: &str, name: &str) -> Result<Broker, ConnectError> {
+    let (connected, mut connections) = watch::channel(0_u64);
+    let client = reach(config, url, name, connected).await?;
+    // The event of this first connection comes by another way than the connection: a reader that saw it later would take
+    // it for a reconnect. It is waited for, but not for ever.
+    drop(tokio::time::timeout(Duration::from_secs(1), connections.wait_for(|count| *count > 0)).await);
+    connections.mark_unchanged();
+    let found = client.server_info().version;
+    if !is_recent(&found) {
+        return Err(ConnectError::TooOld {
+            url: url.to_owned(),
+            found,
+        });
+    }
+    let jetstream = ContextBuilder::new()
+        .timeout(Duration::from_secs(10))
+        .ack_timeout(Duration::from_secs(5))
+        .max_ack_inflight(MAX_UNACKNOWLEDGED_PUBLISHES)
+        .backpressure_on_inflight(true)
+        .build(client.clone());
+    if !client.server_info().jetstream {
+        return Err(ConnectError::NoJetStream { url: url.to_owned() });
+    }
+    Ok(Broker {
+        client,
+        jetstream,
+        connections,
+        url: url.to_owned(),
+    })
+}
+
+async fn reach(config: &Config, url: &str, name: &str, connected: watch::Sender<u64>) -> Result<Client, ConnectError> {
+    let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
+    let begun = tokio::time::Instant::now();
+    loop {
+        match options(config, name, connected.clone()).await?.connect(url).await {
+            Ok(client) => return Ok(client),
+            Err(source) if begun.elapsed() >= config.broker.connect_timeout => {
+                let waited = config.broker.connect_timeout;
+                return Err(ConnectError::Unreachable {
+                    url: url.to_owned(),
+                    waited,
+                    source,
+                });
+            }
+            Err(_) => tokio::time::sleep(backoff.next_pause()).await,
+        }
+    }
+}
+
+async fn options(config: &Config, name: &str, connected: watch::Sender<u64>) -> Result<ConnectOptions, ConnectError> {
+    let options = match &config.broker.credentials {
+        Some(path) => {
+            ConnectOptions::with_credentials_file(path)
+                .await
+                .map_err(|source| ConnectError::Credentials {
+                    path: path.display().to_string(),
+                    source,
+                })?
+        }
+        None => ConnectOptions::new(),
+    };
+    Ok(options
+        .name(format!("tidemill {name}"))
+        .max_reconnects(None)
+        .ping_interval(Duration::from_secs(5))
+        .reconnect_delay_callback(|tries| Duration::from_millis((50 << tries.min(5)) as u64))
+        .event_callback(move |event| {
+            let connected = connected.clone();
+            async move {
+                match event {
+                    Event::Connected => connected.send_modify(|count| *count += 1),
+                    Event::Disconnected => tracing::warn!("the broker is away; reconnecting"),
+                    Event::ServerError(error) => tracing::warn!(%error, "the broker reports an error"),
+                    other => tracing::debug!(event = %other, "broker connection event"),
+                }
+            }
+        }))
+}
+
+fn is_recent(version: &str) -> bool {
+    let mut parts = version.split(['.', '-']).map(|part| part.parse::<u64>().unwrap_or(0));
+    (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= OLDEST_SERVER
+}
+
+/// Makes sure that streams are as declared and that all services share one object store.
+///
+/// With `create`, missing streams are created; one that differs is never changed here, that is for `streams apply`.
+///
+/// # Errors
+/// [`ConnectError::Streams`] or [`ConnectError::OtherStore`], and failures of the broker.
+pub async fn prepare(broker: &Broker, config: &Config, store: &Store, create: bool) -> Result<(), ConnectError> {
+    let replicas = config.broker.replicas;
+    let mut differences = live::plan(&broker.jetstream, replicas).await?;
+    if create && !differences.is_empty() && differences.iter().all(|difference| difference.field == "existence") {
+        live::apply(&broker.jetstream, replicas).await?;
+        differences.clear();
+    }
+    if !differences.is_empty() {
+        let differences = differences.iter().map(ToString::to_string).collect();
+        return Err(ConnectError::Streams { differences });
+    }
+    agree_on_store(broker, store).await
+}
+
+async fn agree_on_store(broker: &Broker, store: &Store) -> Result<(), ConnectError> {
+    let failed =
+        |error: &dyn std::fmt::Display| ConnectError::Request(format!("read bucket {}: {error}", buckets::META.name));
+    let meta = broker
+        .jetstream
+        .get_key_value(buckets::META.name)
+        .await
+        .map_err(|error| failed(&error))?;
+    let ours = store.address().as_str();
+    if meta.create("store", ours.to_owned().into()).await.is_ok() {
+        return Ok(());
+    }
+    let theirs = meta
+        .get("store")
+        .await
+        .map_err(|error| failed(&error))?
+        .unwrap_or_default();
+    if theirs == ours.as_bytes() {
+        return Ok(());
+    }
+    Err(ConnectError::OtherStore {
+        ours: ours.to_owned(),
+        theirs: String::from_utf8_lossy(&theirs).into_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_recent;
+
+    #[test]
+    fn versions_are_compared_as_numbers() {
+        assert!(is_recent("2.12.0"));
+        assert!(is_recent("2.15.1-RC.3"));
+        assert!(is_recent("3.0.0"));
+        assert!(!is_recent("2.9.25"));
+        assert!(!is_recent("2.11.9"));
+        assert!(!is_recent("dev"));
+    }
+}

@@ -1,0 +1,79 @@
+//! What a role of a process works with.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use async_nats::jetstream;
+use tidemill_config::Config;
+use tidemill_domain::Timestamp;
+use tidemill_storage::Store;
+use tokio_util::sync::CancellationToken;
+
+use crate::connect::Broker;
+use crate::publish::Publisher;
+
+/// A cheap handle on everything that a role shares with the rest of its process.
+#[derive(Debug, Clone)]
+pub struct Context {
+    /// The role's name: `loader`, `generator`, `grader` or `aggregator`. It labels metrics and dead letters.
+    pub role: &'static str,
+    /// This process's name among others of its role, for leases and logs.
+    pub holder: Arc<str>,
+    /// The connection to the broker.
+    pub broker: Broker,
+    /// The way out.
+    pub publisher: Publisher,
+    /// The object store.
+    pub store: Store,
+    /// The effective configuration.
+    pub config: Arc<Config>,
+    /// Take nothing new: finish what is in flight, then return.
+    pub draining: CancellationToken,
+    /// The grace is over: drop everything now.
+    pub cancelled: CancellationToken,
+}
+
+impl Context {
+    /// Joins what a role needs.
+    #[must_use]
+    pub fn new(role: &'static str, broker: Broker, store: Store, config: Arc<Config>) -> Self {
+        let cancelled = CancellationToken::new();
+        Self {
+            role,
+            holder: holder(role).into(),
+            publisher: Publisher::new(broker.jetstream.clone(), cancelled.clone()),
+            broker,
+            store,
+            config,
+            draining: CancellationToken::new(),
+            cancelled,
+        }
+    }
+
+    /// The same process in another role; it drains and is cancelled with this one.
+    #[must_use]
+    pub fn role(&self, role: &'static str) -> Self {
+        Self {
+            role,
+            holder: holder(role).into(),
+            ..self.clone()
+        }
+    }
+
+    /// The JetStream context.
+    #[must_use]
+    pub const fn jetstream(&self) -> &jetstream::Context {
+        &self.broker.jetstream
+    }
+}
+
+/// Role, process and start time: no two processes share it, also not after a restart with the same process id.
+fn holder(role: &str) -> String {
+    format!("{role}-{}-{:x}", std::process::id(), now().0)
+}
+
+/// The time now.
+#[must_use]
+pub fn now() -> Timestamp {
+    SystemTime::now().into()
+}
