@@ -1,2 +1,52 @@
-//! The `tidemill` command.
-fn main() {}
+//! The `tidemill` command: every role of the pipeline in one binary, and the tools of the people who use it.
+
+mod announce;
+mod arguments;
+mod broker;
+mod data_dir;
+mod demo;
+mod doctor;
+mod evaluate;
+mod exit;
+mod items;
+mod live;
+mod output;
+mod results;
+mod roles;
+mod session;
+mod streams;
+mod table;
+mod up;
+mod view;
+mod watch;
+
+use std::process::ExitCode;
+
+use arguments::{Arguments, Command};
+use clap::Parser as _;
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return exit::usage(&error),
+    };
+    match arguments.command {
+        Command::Loader(args) => tidemill_service::run("loader", &args, |context| {
+            tidemill_loader::run(context, tidemill_loader::Scope::All)
+        }),
+        Command::Generator(args) => tidemill_service::run("generator", &args, tidemill_generator::run),
+        Command::Grader(args) => tidemill_service::run("grader", &args, tidemill_grader::run),
+        Command::Aggregator(args) => tidemill_service::run("aggregator", &args, tidemill_aggregator::run),
+        Command::Engine(args) => tidemill_engine::run(args),
+        Command::ExecWithParent(args) => broker::exec_with_parent(&args),
+        Command::Evaluate(args) => exit::of(evaluate::run(args)),
+        Command::Demo(args) => exit::of(demo::run(args)),
+        Command::Up(args) => exit::of(up::run(args)),
+        Command::Announce(args) => exit::of(announce::run(args)),
+        Command::Results(args) => exit::of(results::run(args)),
+        Command::Items(args) => exit::of(items::run(args)),
+        Command::Watch(args) => exit::of(watch::run(args)),
+        Command::Doctor(args) => exit::of(doctor::run(args)),
+        Command::Streams(args) => exit::of(streams::run(args)),
+    }
+}

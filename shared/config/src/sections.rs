@@ -111,6 +111,9 @@ pub struct Loader {
     /// How long an engine may take to answer its first request, and how long its return is waited for. Default `5m`.
     #[serde(with = "duration")]
     pub engine_patience: Duration,
+    /// How long an endpoint that has never answered is waited for. Default `30s`.
+    #[serde(with = "duration")]
+    pub endpoint_patience: Duration,
     /// Starts of an engine that keeps dying, for one evaluation. Default 5.
     pub engine_starts: u32,
 }
@@ -127,6 +130,7 @@ impl Default for Loader {
             engine_program: None,
             checkpoint_patience: Duration::from_secs(600),
             engine_patience: Duration::from_secs(300),
+            endpoint_patience: Duration::from_secs(30),
             engine_starts: 5,
         }
     }

@@ -6,6 +6,7 @@
 
 mod admin;
 pub mod backoff;
+pub mod children;
 mod connect;
 mod context;
 mod follow;

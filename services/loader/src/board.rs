@@ -1,0 +1,71 @@
+//! What is known of all evaluations: the newest event of each.
+
+use std::collections::HashMap;
+
+use async_nats::jetstream::stream::LastRawMessageErrorKind;
+use tidemill_domain::{EvaluationEvent, EvaluationId};
+use tidemill_service::{Context, Follow, Followed, Start};
+use tidemill_streams::{declared, subject};
+
+/// The newest event of each evaluation, by stream sequence.
+#[derive(Debug, Default)]
+pub(crate) struct Board {
+    newest: HashMap<EvaluationId, (u64, EvaluationEvent)>,
+}
+
+impl Board {
+    /// Takes in a message of the EVALUATION stream, in any order. Returns the event when it is the newest.
+    pub(crate) fn apply(&mut self, message: &Followed) -> Option<&EvaluationEvent> {
+        let event: EvaluationEvent = match serde_json::from_slice(&message.payload) {
+            Ok(event) => event,
+            Err(error) => {
+                tracing::warn!(subject = message.subject, %error, "an evaluation event that does not parse");
+                return None;
+            }
+        };
+        let id = event.evaluation.clone();
+        if self
+            .newest
+            .get(&id)
+            .is_some_and(|(sequence, _)| *sequence >= message.sequence)
+        {
+            return None;
+        }
+        self.newest.insert(id.clone(), (message.sequence, event));
+        self.newest.get(&id).map(|(_, event)| event)
+    }
+
+    pub(crate) fn events(&self) -> impl Iterator<Item = &EvaluationEvent> {
+        self.newest.values().map(|(_, event)| event)
+    }
+}
+
+/// The newest event of every evaluation.
+pub(crate) async fn all(context: &Context) -> Vec<EvaluationEvent> {
+    let filter = "tm.evaluation.>".to_owned();
+    let mut follow = Follow::open(context, declared::EVALUATION, filter, false, Start::LastPerSubject).await;
+    let mut board = Board::default();
+    for _ in 0..follow.backlog() {
+        board.apply(&follow.next().await);
+    }
+    board.newest.into_values().map(|(_, event)| event).collect()
+}
+
+/// The newest event of one evaluation; `None` when it is not known.
+pub(crate) async fn newest(context: &Context, evaluation: &EvaluationId) -> Result<Option<EvaluationEvent>, String> {
+    let stream = context
+        .jetstream()
+        .get_stream_no_info(declared::EVALUATION.name)
+        .await
+        .map_err(|error| error.to_string())?;
+    match stream
+        .get_last_raw_message_by_subject(&subject::evaluation_events(evaluation))
+        .await
+    {
+        Ok(message) => serde_json::from_slice(&message.payload)
+            .map(Some)
+            .map_err(|error| error.to_string()),
+        Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
+        Err(error) => Err(error.to_string()),
+    }
+}

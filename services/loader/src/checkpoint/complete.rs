@@ -1,0 +1,219 @@
+//! Proof that a Hugging Face safetensors checkpoint is complete.
+//!
+//! Writers are not atomic: `config.json` comes first, shards grow under their final names, the index follows, and the
+//! tokenizer is a later call. So a checkpoint is complete when every file that the index names is there with the length
+//! that its own header states, every tensor lies in the shard the index says, and configuration and tokenizer are there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+/// A complete checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Complete {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// Every file that makes up its identity, relative to the folder, sorted.
+    pub files: Vec<PathBuf>,
+    /// Bytes of all weights.
+    pub weight_bytes: u64,
+}
+
+/// What is not there yet, or not right. More writing may mend each of these.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("checkpoint {} is not complete: {what}", .folder.display())]
+pub struct Incomplete {
+    /// The folder.
+    pub folder: PathBuf,
+    /// What is missing or short.
+    pub what: String,
+}
+
+/// Files beside the weights that decide what the model answers.
+const SIDE_FILES: [&str; 7] = [
+    "config.json",
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "chat_template.jinja",
+    "model.safetensors.index.json",
+];
+
+const INDEX: &str = "model.safetensors.index.json";
+const SINGLE: &str = "model.safetensors";
+
+/// Longest header that the format allows.
+const MAX_HEADER_BYTES: u64 = 100_000_000;
+
+/// Looks whether a checkpoint is complete. Reads headers and sizes, not the weights.
+///
+/// # Errors
+/// [`Incomplete`], naming the file and what is wrong with it.
+pub fn inspect(folder: &Path) -> Result<Complete, Incomplete> {
+    let incomplete = |what: String| Incomplete {
+        folder: folder.to_owned(),
+        what,
+    };
+    if !folder.is_dir() {
+        return Err(incomplete("there is no such folder, or it cannot be read".to_owned()));
+    }
+    let config = read_json::<serde_json::Value>(folder, "config.json").map_err(incomplete)?;
+    if !config.is_object() {
+        return Err(incomplete("config.json is not an object".to_owned()));
+    }
+    let shards = if folder.join(INDEX).exists() {
+        indexed_shards(folder).map_err(incomplete)?
+    } else {
+        single_file(folder).map_err(incomplete)?
+    };
+    if !folder.join("tokenizer.json").exists() {
+        return Err(incomplete(
+            "tokenizer.json is missing (it is often written last)".to_owned(),
+        ));
+    }
+    read_json::<serde_json::Value>(folder, "tokenizer.json").map_err(incomplete)?;
+    let weight_bytes = shards.iter().map(|shard| shard.tensor_bytes).sum();
+    let mut files: BTreeSet<PathBuf> = shards.into_iter().map(|shard| PathBuf::from(shard.name)).collect();
+    files.extend(
+        SIDE_FILES
+            .iter()
+            .filter(|name| folder.join(name).exists())
+            .map(PathBuf::from),
+    );
+    Ok(Complete {
+        folder: folder.to_owned(),
+        files: files.into_iter().collect(),
+        weight_bytes,
+    })
+}
+
+struct Shard {
+    name: String,
+    tensors: BTreeSet<String>,
+    tensor_bytes: u64,
+}
+
+fn single_file(folder: &Path) -> Result<Vec<Shard>, String> {
+    if folder.join(SINGLE).exists() {
+        return Ok(vec![read_shard(folder, SINGLE)?]);
+    }
+    let has_shards = std::fs::read_dir(folder)
+        .map_err(|error| format!("the folder cannot be listed: {error}"))?
+        .filter_map(Result::ok)
+        .any(|entry| {
+            entry
+                .path()
+                .extension()
+                .is_some_and(|extension| extension == "safetensors")
+        });
+    if has_shards {
+        Err(format!("there are shards, but no {INDEX} yet: still being written"))
+    } else {
+        Err(format!("there is neither {SINGLE} nor {INDEX}"))
+    }
+}
+
+#[derive(Deserialize)]
+struct Index {
+    weight_map: BTreeMap<String, String>,
+    metadata: Option<IndexMetadata>,
+}
+
+#[derive(Deserialize)]
+struct IndexMetadata {
+    total_size: Option<u64>,
+}
+
+fn indexed_shards(folder: &Path) -> Result<Vec<Shard>, String> {
+    let index: Index = read_json(folder, INDEX)?;
+    let names: BTreeSet<&String> = index.weight_map.values().collect();
+    if names.is_empty() {
+        return Err(format!("{INDEX} names no weights"));
+    }
+    let mut shards = Vec::with_capacity(names.len());
+    for name in names {
+        if Path::new(name).components().count() != 1 {
+            return Err(format!("{INDEX} names {name:?}, which lies outside the checkpoint"));
+        }
+        shards.push(read_shard(folder, name)?);
+    }
+    for (tensor, shard) in &index.weight_map {
+        let found = shards.iter().find(|candidate| candidate.name == *shard);
+        if !found.is_some_and(|shard| shard.tensors.contains(tensor)) {
+            return Err(format!("{shard} does not hold {tensor}, which {INDEX} says it does"));
+        }
+    }
+    let total: u64 = shards.iter().map(|shard| shard.tensor_bytes).sum();
+    match index.metadata.and_then(|metadata| metadata.total_size) {
+        Some(stated) if stated != total => Err(format!(
+            "the shards hold {total} bytes of weights, {INDEX} states {stated}"
+        )),
+        _ => Ok(shards),
+    }
+}
+
+fn read_shard(folder: &Path, name: &str) -> Result<Shard, String> {
+    let path = folder.join(name);
+    let size = std::fs::metadata(&path).map_err(|error| describe(name, &error))?.len();
+    let mut file = File::open(&path).map_err(|error| describe(name, &error))?;
+    let mut length = [0; 8];
+    file.read_exact(&mut length)
+        .map_err(|_| format!("{name} is shorter than its header's length: still growing"))?;
+    let length = u64::from_le_bytes(length);
+    if length > MAX_HEADER_BYTES {
+        return Err(format!(
+            "{name} is not a safetensors file: its header would have {length} bytes"
+        ));
+    }
+    let mut header = Vec::new();
+    file.take(length)
+        .read_to_end(&mut header)
+        .map_err(|error| describe(name, &error))?;
+    if (header.len() as u64) < length {
+        return Err(format!("{name} is shorter than its header: still growing"));
+    }
+    let header: BTreeMap<String, serde_json::Value> =
+        serde_json::from_slice(&header).map_err(|error| format!("{name} has a header that is not JSON: {error}"))?;
+    let (tensors, tensor_bytes) = tensors(name, &header)?;
+    let expected = 8 + length + tensor_bytes;
+    if size == expected {
+        Ok(Shard {
+            name: name.to_owned(),
+            tensors,
+            tensor_bytes,
+        })
+    } else {
+        Err(format!("{name} has {size} bytes, its header states {expected}"))
+    }
+}
+
+fn tensors(name: &str, header: &BTreeMap<String, serde_json::Value>) -> Result<(BTreeSet<String>, u64), String> {
+    let mut names = BTreeSet::new();
+    let mut end = 0;
+    for (tensor, entry) in header.iter().filter(|(tensor, _)| *tensor != "__metadata__") {
+        let offset = entry["data_offsets"][1].as_u64();
+        end = end.max(offset.ok_or_else(|| format!("{name}: {tensor} has no data_offsets"))?);
+        names.insert(tensor.clone());
+    }
+    if names.is_empty() {
+        return Err(format!("{name} holds no tensors"));
+    }
+    Ok((names, end))
+}
+
+fn read_json<T: serde::de::DeserializeOwned>(folder: &Path, name: &str) -> Result<T, String> {
+    let bytes = std::fs::read(folder.join(name)).map_err(|error| describe(name, &error))?;
+    serde_json::from_slice(&bytes).map_err(|error| format!("{name} does not parse ({error}): half written or damaged"))
+}
+
+fn describe(name: &str, error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => format!("{name} is missing"),
+        std::io::ErrorKind::PermissionDenied => format!("{name} cannot be read: permission denied"),
+        _ => format!("{name} cannot be read: {error}"),
+    }
+}

@@ -1,0 +1,360 @@
+//! Which item is released next: a pure rule over the manifest, the completions seen and the slots.
+//!
+//! The backlog of an evaluation is its manifest minus its completions, so a dispatcher that begins anew needs no other
+//! state than those two. About twice as many items as there are slots are out at a time: one in each slot, and one just
+//! ahead of it, so that an engine never waits for the way here and back.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidemill_domain::{Benchmark, Digest, EvaluationId, ItemKey, Manifest, Release};
+use tokio::time::Instant;
+
+/// An item that is out for so long without a completion is released again; READY refuses that while it is still there.
+pub(crate) const RELEASE_AGAIN_AFTER: Duration = Duration::from_secs(30);
+
+/// The dispatcher of one server group.
+#[derive(Debug, Default)]
+pub(crate) struct Dispatcher {
+    slots: usize,
+    evaluations: Vec<Evaluation>,
+}
+
+#[derive(Debug)]
+struct Evaluation {
+    id: EvaluationId,
+    digest: Digest,
+    manifest: Arc<Manifest>,
+    /// Ordinal of the first sample of each benchmark.
+    offsets: Vec<u64>,
+    done: Vec<bool>,
+    done_count: u64,
+    /// Ordinals that wait, in the order in which they will be released.
+    waiting: VecDeque<u32>,
+    /// Ordinals that are out, with the time of their release.
+    out: BTreeMap<u32, Instant>,
+    /// Another dispatcher may have released items before.
+    again: bool,
+}
+
+impl Dispatcher {
+    /// Sets how many requests the group's replicas take at once; 0 while none is ready.
+    pub(crate) const fn set_slots(&mut self, slots: usize) {
+        self.slots = slots;
+    }
+
+    /// Adds an evaluation with the completions that it has. With `again`, items may have been released before.
+    pub(crate) fn add(
+        &mut self,
+        id: EvaluationId,
+        digest: Digest,
+        manifest: Arc<Manifest>,
+        done: &[ItemKey],
+        again: bool,
+    ) {
+        let mut evaluation = Evaluation::new(id, digest, manifest, again);
+        for key in done {
+            evaluation.complete(key);
+        }
+        evaluation.fill();
+        self.remove(&evaluation.id.clone());
+        self.evaluations.push(evaluation);
+    }
+
+    /// Forgets an evaluation: nothing more of it is released.
+    pub(crate) fn remove(&mut self, id: &EvaluationId) {
+        self.evaluations.retain(|evaluation| evaluation.id != *id);
+    }
+
+    /// Notes a completion; any order, any number of times.
+    pub(crate) fn complete(&mut self, key: &ItemKey) {
+        if let Some(evaluation) = self
+            .evaluations
+            .iter_mut()
+            .find(|evaluation| evaluation.id == key.evaluation)
+        {
+            evaluation.complete(key);
+        }
+    }
+
+    /// What is to be released now: earlier evaluations first, within one the longest expected answers first.
+    pub(crate) fn release(&mut self, now: Instant) -> Vec<Release> {
+        let out: usize = self.evaluations.iter().map(|evaluation| evaluation.out.len()).sum();
+        let mut room = (2 * self.slots).saturating_sub(out);
+        let mut releases = Vec::new();
+        for evaluation in &mut self.evaluations {
+            while room > 0 {
+                let Some(ordinal) = evaluation.waiting.pop_front() else {
+                    break;
+                };
+                if evaluation.done[ordinal as usize] {
+                    continue;
+                }
+                evaluation.out.insert(ordinal, now);
+                releases.push(evaluation.release_of(ordinal, evaluation.again));
+                room -= 1;
+            }
+        }
+        releases
+    }
+
+    /// Items that have been out for long: the broker refuses those that it still has, and takes those that it lost.
+    pub(crate) fn overdue(&mut self, now: Instant) -> Vec<Release> {
+        let mut releases = Vec::new();
+        for evaluation in &mut self.evaluations {
+            let late = |since: &Instant| now.duration_since(*since) >= RELEASE_AGAIN_AFTER;
+            let overdue: Vec<u32> = evaluation
+                .out
+                .iter()
+                .filter(|(_, since)| late(since))
+                .map(|(ordinal, _)| *ordinal)
+                .collect();
+            for ordinal in overdue {
+                evaluation.out.insert(ordinal, now);
+                releases.push(evaluation.release_of(ordinal, true));
+            }
+        }
+        releases
+    }
+
+    /// Samples without a completion, over all evaluations.
+    pub(crate) fn left(&self) -> u64 {
+        self.evaluations
+            .iter()
+            .map(|evaluation| evaluation.done.len() as u64 - evaluation.done_count)
+            .sum()
+    }
+}
+
+impl Evaluation {
+    fn new(id: EvaluationId, digest: Digest, manifest: Arc<Manifest>, again: bool) -> Self {
+        let mut offsets = Vec::with_capacity(manifest.benchmarks.len());
+        let mut samples = 0;
+        for benchmark in &manifest.benchmarks {
+            offsets.push(samples);
+            samples += benchmark.samples();
+        }
+        let done = vec![false; usize::try_from(samples).unwrap_or(usize::MAX)];
+        Self {
+            id,
+            digest,
+            manifest,
+            offsets,
+            done,
+            done_count: 0,
+            waiting: VecDeque::new(),
+            out: BTreeMap::new(),
+            again,
+        }
+    }
+
+    fn fill(&mut self) {
+        let mut order: Vec<usize> = (0..self.manifest.benchmarks.len()).collect();
+        // Stable: benchmarks of the same expected length keep the suite's order.
+        order.sort_by_key(|index| std::cmp::Reverse(expected_tokens(&self.manifest.benchmarks[*index])));
+        for index in order {
+            let first = self.offsets[index];
+            let last = first + self.manifest.benchmarks[index].samples();
+            let ordinals = (first..last).filter(|ordinal| !self.done[*ordinal as usize]);
+            self.waiting
+                .extend(ordinals.filter_map(|ordinal| u32::try_from(ordinal).ok()));
+        }
+    }
+
+    fn ordinal(&self, key: &ItemKey) -> Option<u32> {
+        let (benchmark, _) = self.manifest.find(key)?;
+        let within = u64::from(key.item) * u64::from(benchmark.settings.samples) + u64::from(key.sample);
+        u32::try_from(self.offsets[key.benchmark as usize] + within).ok()
+    }
+
+    fn complete(&mut self, key: &ItemKey) {
+        let Some(ordinal) = self.ordinal(key) else { return };
+        self.out.remove(&ordinal);
+        let done = &mut self.done[ordinal as usize];
+        if !*done {
+            *done = true;
+            self.done_count += 1;
+        }
+    }
+
+    fn release_of(&self, ordinal: u32, again: bool) -> Release {
+        let index = self.offsets.partition_point(|first| *first <= u64::from(ordinal)) - 1;
+        let within = u64::from(ordinal) - self.offsets[index];
+        let samples = u64::from(self.manifest.benchmarks[index].settings.samples);
+        let key = ItemKey {
+            evaluation: self.id.clone(),
+            benchmark: index as u32,
+            item: (within / samples) as u32,
+            sample: (within % samples) as u32,
+        };
+        Release {
+            key,
+            manifest: self.digest.clone(),
+            again,
+        }
+    }
+}
+
+/// How long an answer may get: its cap. A likelihood item generates nothing.
+const fn expected_tokens(benchmark: &Benchmark) -> u32 {
+    if benchmark.is_likelihood() {
+        0
+    } else {
+        benchmark.settings.max_tokens
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+    use tidemill_domain::{BenchmarkName, GraderSpec, Item, Normalise, Prompt, Settings, SuiteName, SuiteRef, Tier};
+
+    fn benchmark(name: &str, items: usize, samples: u32, max_tokens: u32) -> Benchmark {
+        let item = |index: usize| Item {
+            id: index.to_string(),
+            prompt: Prompt::Text(String::new()),
+            targets: vec![String::new()],
+            choices: Vec::new(),
+            correct_choice: None,
+            cluster: None,
+        };
+        let grader = if max_tokens == 0 {
+            GraderSpec::Likelihood {
+                normalise: Normalise::None,
+            }
+        } else {
+            GraderSpec::Exact {
+                ignore_case: false,
+                ignore_punctuation: false,
+            }
+        };
+        let settings = Settings {
+            max_tokens,
+            temperature: 0.0,
+            top_p: 1.0,
+            stop: Vec::new(),
+            seed: 0,
+            samples,
+        };
+        Benchmark {
+            name: BenchmarkName::try_new(name).unwrap(),
+            settings,
+            grader,
+            items: (0..items).map(item).collect(),
+        }
+    }
+
+    fn manifest() -> Arc<Manifest> {
+        let suite = SuiteRef {
+            name: SuiteName::try_new("s").unwrap(),
+            version: "1".to_owned(),
+            tier: Tier::Canary,
+        };
+        let benchmarks = vec![
+            benchmark("likelihood", 5, 1, 0),
+            benchmark("short", 6, 2, 16),
+            benchmark("long", 4, 1, 512),
+        ];
+        Arc::new(Manifest {
+            suite,
+            max_failure_rate: 0.0,
+            benchmarks,
+        })
+    }
+
+    fn id() -> EvaluationId {
+        EvaluationId::from_digest(&Digest::of(b"e"))
+    }
+
+    fn dispatcher(done: &[ItemKey]) -> Dispatcher {
+        let mut dispatcher = Dispatcher::default();
+        dispatcher.add(id(), Digest::of(b"m"), manifest(), done, false);
+        dispatcher
+    }
+
+    #[test]
+    fn releases_every_declared_sample_once_longest_first() {
+        let (mut dispatcher, now) = (dispatcher(&[]), Instant::now());
+        dispatcher.set_slots(3);
+        let mut released = Vec::new();
+        while dispatcher.left() > 0 {
+            let batch = dispatcher.release(now);
+            assert!(!batch.is_empty() && batch.len() <= 6);
+            batch.iter().for_each(|release| dispatcher.complete(&release.key));
+            released.extend(batch.into_iter().map(|release| release.key));
+        }
+        let distinct: HashSet<_> = released.iter().cloned().collect();
+        let (manifest, id) = (manifest(), id());
+        assert_eq!(distinct, manifest.keys(&id).collect());
+        assert_eq!(released.len() as u64, manifest.samples());
+        let order: Vec<u32> = released.iter().map(|key| key.benchmark).collect();
+        assert!(
+            order.is_sorted_by_key(|benchmark| [2, 1, 0][*benchmark as usize]),
+            "{order:?}"
+        );
+    }
+
+    #[test]
+    fn a_new_dispatcher_releases_only_what_has_no_completion() {
+        let (manifest, id) = (manifest(), id());
+        let done: Vec<ItemKey> = manifest.keys(&id).step_by(2).collect();
+        let mut dispatcher = dispatcher(&done);
+        dispatcher.set_slots(100);
+        let released: HashSet<_> = dispatcher
+            .release(Instant::now())
+            .into_iter()
+            .map(|release| release.key)
+            .collect();
+        let missing: HashSet<_> = manifest.keys(&id).filter(|key| !done.contains(key)).collect();
+        assert_eq!(released, missing);
+    }
+
+    #[test]
+    fn without_slots_nothing_is_released_and_what_is_out_counts() {
+        let (mut dispatcher, now) = (dispatcher(&[]), Instant::now());
+        assert!(dispatcher.release(now).is_empty());
+        dispatcher.set_slots(2);
+        assert_eq!(dispatcher.release(now).len(), 4);
+        assert!(dispatcher.release(now).is_empty());
+        dispatcher.set_slots(3);
+        assert_eq!(dispatcher.release(now).len(), 2);
+    }
+
+    #[test]
+    fn what_stays_out_is_released_again_as_such() {
+        let (mut dispatcher, now) = (dispatcher(&[]), Instant::now());
+        dispatcher.set_slots(1);
+        let first = dispatcher.release(now);
+        assert!(dispatcher.overdue(now + RELEASE_AGAIN_AFTER / 2).is_empty());
+        dispatcher.complete(&first[0].key);
+        let overdue = dispatcher.overdue(now + RELEASE_AGAIN_AFTER);
+        assert_eq!(overdue.len(), 1);
+        assert!(overdue[0].again && overdue[0].key == first[1].key);
+        assert!(dispatcher.overdue(now + RELEASE_AGAIN_AFTER).is_empty());
+    }
+
+    #[test]
+    fn completions_of_strangers_and_repeats_change_nothing() {
+        let mut dispatcher = dispatcher(&[]);
+        let left = dispatcher.left();
+        let key = ItemKey {
+            evaluation: id(),
+            benchmark: 0,
+            item: 0,
+            sample: 0,
+        };
+        dispatcher.complete(&ItemKey {
+            item: 99,
+            ..key.clone()
+        });
+        dispatcher.complete(&ItemKey {
+            evaluation: EvaluationId::from_digest(&Digest::of(b"other")),
+            ..key.clone()
+        });
+        dispatcher.complete(&key);
+        dispatcher.complete(&key);
+        assert_eq!(dispatcher.left(), left - 1);
+    }
+}

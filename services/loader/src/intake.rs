@@ -1,0 +1,314 @@
+//! From an announcement to queued evaluations.
+
+use std::path::Path;
+use std::time::Duration;
+
+use tidemill_domain::{
+    Class, Digest, EvaluationEvent, EvaluationId, EvaluationState, GroupId, RolledBack, Source, TeamId, Timeline,
+    Timestamp, Written,
+};
+use tidemill_service::{Context, Delivery, Failure, Follow, Settled, Start, now};
+use tidemill_streams::{StateChange, declared, subject};
+use tokio::time::{Instant, sleep};
+
+use crate::board;
+use crate::checkpoint::{self, Incomplete, LocateError};
+use crate::suites::{self, Rendered, SuiteError};
+
+/// The lane of all evaluations so far: bulk requests, not bit-for-bit repeatable on every engine.
+const MODE: &str = "fast";
+
+/// How often an incomplete checkpoint is looked at again.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// Why an announcement became no evaluation.
+#[derive(Debug, thiserror::Error)]
+pub enum IntakeError {
+    /// The announcement does not parse.
+    #[error("not a checkpoint event: {0}")]
+    Malformed(String),
+    /// A schema that this version does not know.
+    #[error("checkpoint event of schema {0}; this version knows schema 1: upgrade the loader")]
+    Schema(u32),
+    /// The address names no folder.
+    #[error(transparent)]
+    Location(#[from] LocateError),
+    /// The address is a server's, and no model name was given.
+    #[error("{uri} is a server, so the announcement must name the model it serves (\"model\": \"...\")")]
+    NoModel {
+        /// The address.
+        uri: String,
+    },
+    /// It is not complete.
+    #[error(transparent)]
+    Incomplete(#[from] Incomplete),
+    /// It stayed incomplete.
+    #[error("{incomplete}; given up after {waited:?}: announce it again when it is written")]
+    Expired {
+        /// What was missing at last.
+        incomplete: Incomplete,
+        /// How long it was waited for.
+        waited: Duration,
+    },
+    /// It vanished while it was read.
+    #[error("checkpoint {uri}: {source}")]
+    Unreadable {
+        /// The address.
+        uri: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A suite is wrong.
+    #[error(transparent)]
+    Suite(#[from] SuiteError),
+    /// The broker did not take an event.
+    #[error(transparent)]
+    Publish(#[from] tidemill_service::PublishError),
+    /// The broker could not be asked.
+    #[error("look up evaluation {evaluation}: {reason}")]
+    Lookup {
+        /// Which one.
+        evaluation: EvaluationId,
+        /// Why.
+        reason: String,
+    },
+}
+
+impl IntakeError {
+    /// Whether trying again may help.
+    #[must_use]
+    pub fn class(&self) -> Class {
+        match self {
+            Self::Suite(SuiteError::Storage(error)) => error.class(),
+            Self::Publish(error) => error.class(),
+            Self::Lookup { .. } => Class::Transient,
+            _ => Class::Permanent,
+        }
+    }
+}
+
+/// An evaluation that an announcement asked for.
+#[derive(Debug, Clone)]
+pub struct Queued {
+    /// Its newest event.
+    pub event: EvaluationEvent,
+    /// It had been asked for before.
+    pub known: bool,
+}
+
+/// Handles one message of the CHECKPOINT stream.
+pub(crate) async fn handle(context: Context, delivery: Delivery) -> Settled {
+    let failed = |error: IntakeError| Failure::of(error.class(), &error);
+    if delivery.subject.ends_with(".rolled_back") {
+        let event: RolledBack = parse(&delivery.payload).map_err(failed)?;
+        return supersede(&context, &event).await.map_err(failed);
+    }
+    if !delivery.subject.ends_with(".written") {
+        tracing::debug!(subject = delivery.subject, "an event without meaning here");
+        return Ok(());
+    }
+    let event: Written = parse(&delivery.payload).map_err(failed)?;
+    if event.schema != 1 {
+        return Err(failed(IntakeError::Schema(event.schema)));
+    }
+    let patience = context.config.loader.checkpoint_patience;
+    tokio::select! {
+        () = context.draining.cancelled() => Err(Failure::cancelled()),
+        queued = queue(&context, &event, patience) => queued.map(drop).map_err(failed),
+    }
+}
+
+fn parse<T: serde::de::DeserializeOwned>(payload: &[u8]) -> Result<T, IntakeError> {
+    serde_json::from_slice(payload).map_err(|error| IntakeError::Malformed(error.to_string()))
+}
+
+/// Queues the evaluations of an announcement: one for each suite. Announcing the same thing twice is one evaluation.
+///
+/// A checkpoint that is not complete is waited for, at most `patience`.
+///
+/// # Errors
+/// [`IntakeError`].
+pub async fn queue(context: &Context, event: &Written, patience: Duration) -> Result<Vec<Queued>, IntakeError> {
+    let seen = now();
+    let names = if event.suites.is_empty() {
+        &context.config.loader.default_suites
+    } else {
+        &event.suites
+    };
+    if names.is_empty() {
+        return Err(SuiteError::None.into());
+    }
+    let mut rendered = Vec::with_capacity(names.len());
+    for name in names {
+        rendered.push(suites::render(context, name).await?);
+    }
+    let (source, checkpoint) = identify(event, patience).await?;
+    let mut queued = Vec::with_capacity(rendered.len());
+    for suite in rendered {
+        let evaluation = evaluation_event(context, event, &source, &checkpoint, suite, seen);
+        queued.push(enter(context, evaluation).await?);
+    }
+    Ok(queued)
+}
+
+async fn identify(event: &Written, patience: Duration) -> Result<(Source, Digest), IntakeError> {
+    let uri = event.uri.clone();
+    if uri.starts_with("http://") || uri.starts_with("https://") {
+        let model = event.model.clone().ok_or(IntakeError::NoModel { uri: uri.clone() })?;
+        let urls: Vec<String> = std::iter::once(uri).chain(event.replicas.iter().cloned()).collect();
+        let digest = endpoint_identity(event, &urls, &model);
+        return Ok((Source::Endpoint { urls, model }, digest));
+    }
+    let folder = checkpoint::locate(&uri)?;
+    let complete = wait_until_complete(&folder, patience).await?;
+    let digested = tokio::task::spawn_blocking(move || checkpoint::digest(&complete)).await;
+    let digest = digested.map_err(std::io::Error::other).and_then(|result| result);
+    Ok((
+        Source::Checkpoint { uri: uri.clone() },
+        digest.map_err(|source| IntakeError::Unreadable { uri, source })?,
+    ))
+}
+
+/// A server does not show its weights. What it is said to serve is its identity: the model, the run and the step. The
+/// addresses count only where the run is not named, so that a named checkpoint may move to another port.
+fn endpoint_identity(event: &Written, urls: &[String], model: &str) -> Digest {
+    let step = event.step.0.to_string();
+    let mut parts = vec!["endpoint", model, event.run.as_str(), &step];
+    if event.run.as_str() == UNNAMED_RUN {
+        parts.extend(urls.iter().map(|url| url.trim_end_matches('/').trim_end_matches("/v1")));
+    }
+    Digest::of_parts(parts.into_iter().map(str::as_bytes))
+}
+
+/// The run of an evaluation that was asked for without one.
+pub const UNNAMED_RUN: &str = "adhoc";
+
+async fn wait_until_complete(folder: &Path, patience: Duration) -> Result<checkpoint::Complete, IntakeError> {
+    let begun = Instant::now();
+    loop {
+        let looking = folder.to_owned();
+        let inspected = tokio::task::spawn_blocking(move || checkpoint::inspect(&looking)).await;
+        let incomplete = match inspected {
+            Ok(Ok(complete)) => return Ok(complete),
+            Ok(Err(incomplete)) => incomplete,
+            Err(error) => Incomplete {
+                folder: folder.to_owned(),
+                what: error.to_string(),
+            },
+        };
+        if patience.is_zero() {
+            return Err(incomplete.into());
+        }
+        if begun.elapsed() >= patience {
+            return Err(IntakeError::Expired {
+                incomplete,
+                waited: patience,
+            });
+        }
+        tracing::info!(reason = incomplete.what, folder = %folder.display(), "waiting for the checkpoint");
+        sleep(LOOK_EVERY.min(patience)).await;
+    }
+}
+
+fn evaluation_event(
+    context: &Context,
+    event: &Written,
+    source: &Source,
+    checkpoint: &Digest,
+    suite: Rendered,
+    seen: Timestamp,
+) -> EvaluationEvent {
+    let step = event.step.0.to_string();
+    let identity = [
+        event.run.as_str(),
+        &step,
+        checkpoint.as_str(),
+        suite.manifest.as_str(),
+        MODE,
+    ];
+    let at = now();
+    let written = Some(event.written_at.unwrap_or(seen));
+    let mut timeline = Timeline {
+        written,
+        seen: Some(seen),
+        ..Timeline::default()
+    };
+    timeline.enter(EvaluationState::Queued, at);
+    let default_team = || TeamId::try_new(context.config.loader.default_team.as_str());
+    EvaluationEvent {
+        schema: 1,
+        evaluation: EvaluationId::from_digest(&Digest::of_parts(identity.map(str::as_bytes))),
+        state: EvaluationState::Queued,
+        at,
+        run: event.run.clone(),
+        step: event.step,
+        team: event
+            .team
+            .clone()
+            .or_else(|| default_team().ok())
+            .unwrap_or_else(fallback_team),
+        checkpoint: checkpoint.clone(),
+        suite: suite.suite,
+        manifest: suite.manifest,
+        group: GroupId::from_digest(checkpoint),
+        source: source.clone(),
+        max_in_flight: event.max_in_flight,
+        samples: suite.samples,
+        reason: None,
+        timeline,
+        result: None,
+    }
+}
+
+fn fallback_team() -> TeamId {
+    // Reached only when [loader] default_team is not a name; this one is.
+    #[expect(clippy::expect_used, reason = "the literal is a valid name")]
+    TeamId::try_new("default").expect("a valid name")
+}
+
+/// Publishes the evaluation as queued, unless it is known. One that ended invalid with samples missing is queued again.
+async fn enter(context: &Context, event: EvaluationEvent) -> Result<Queued, IntakeError> {
+    let lookup = |reason: String| IntakeError::Lookup {
+        evaluation: event.evaluation.clone(),
+        reason,
+    };
+    let known = board::newest(context, &event.evaluation).await.map_err(lookup)?;
+    if let Some(known) = known {
+        let reopen = match known.state {
+            EvaluationState::Superseded => true,
+            EvaluationState::Invalid => completions(context, &event.evaluation).await < event.samples,
+            EvaluationState::Queued | EvaluationState::Draining => false,
+            // A server that moved is announced again while its evaluation waits for it.
+            state => !state.is_ended() && known.source != event.source,
+        };
+        if !reopen {
+            return Ok(Queued {
+                event: known,
+                known: true,
+            });
+        }
+    }
+    context.publisher.publish(&StateChange(event.clone()), None).await?;
+    tracing::info!(evaluation_id = %event.evaluation, run_id = %event.run, step = event.step.0, suite = %event.suite.name, samples = event.samples, "queued");
+    Ok(Queued { event, known: false })
+}
+
+async fn completions(context: &Context, evaluation: &EvaluationId) -> u64 {
+    let filter = subject::done_of_evaluation(evaluation);
+    Follow::open(context, declared::DONE, filter, true, Start::Beginning)
+        .await
+        .backlog()
+}
+
+/// Marks the evaluations of later steps as superseded; their results stay.
+async fn supersede(context: &Context, event: &RolledBack) -> Result<(), IntakeError> {
+    for known in board::all(context).await {
+        if known.run == event.run && known.step > event.to_step && known.state != EvaluationState::Superseded {
+            let reason = format!("run {} went back to step {}", event.run, event.to_step);
+            let mut next = known.next(EvaluationState::Superseded, now(), Some(reason));
+            next.result = known.result.clone();
+            context.publisher.publish(&StateChange(next), None).await?;
+        }
+    }
+    Ok(())
+}

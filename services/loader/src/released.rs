@@ -1,0 +1,63 @@
+//! The dispatcher's way in and out: completions followed from DONE, releases published to READY.
+
+use futures::{StreamExt as _, stream};
+use tidemill_domain::{EvaluationId, GroupId, ItemKey, Release, TraceContext};
+use tidemill_service::{Context, Follow, Start};
+use tidemill_streams::{Released, declared, subject};
+use tidemill_telemetry::Metric;
+use tokio::sync::mpsc::Sender;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// Releases whose publish may be outstanding at once: below the limit of the connection, above what fills a round trip.
+const PUBLISHES_AT_ONCE: usize = 512;
+
+/// Publishes releases and waits for all of them. READY refuses those that it still has.
+pub(crate) async fn publish(context: &Context, group: &GroupId, releases: Vec<Release>) {
+    let publishes = releases.into_iter().map(|release| {
+        let message = Released { group: group.clone(), release };
+        async move {
+            let trace = TraceContext::of_item(&message.release.key, "release");
+            let again = if message.release.again { "true" } else { "false" };
+            tidemill_telemetry::count(Metric::Released, [("again", again)]);
+            tracing::debug!(item = %message.release.key, trace_id = trace.trace_id(), span_id = trace.span_id(), "released");
+            context.publisher.publish(&message, Some(trace)).await
+        }
+    });
+    let mut publishes = stream::iter(publishes).buffer_unordered(PUBLISHES_AT_ONCE);
+    while let Some(published) = publishes.next().await {
+        if let Err(error) = published {
+            // It stays among those that are out and is released again later.
+            tracing::warn!(%error, "release not published");
+        }
+    }
+}
+
+/// Reads the completions that an evaluation has, then sends those to come until the guard is dropped.
+pub(crate) async fn completions(
+    context: &Context,
+    evaluation: &EvaluationId,
+    coming: Sender<ItemKey>,
+) -> (Vec<ItemKey>, DropGuard) {
+    let filter = subject::done_of_evaluation(evaluation);
+    let mut follow = Follow::open(context, declared::DONE, filter, true, Start::Beginning).await;
+    let mut known = Vec::new();
+    for _ in 0..follow.backlog() {
+        known.extend(subject::key_of(&follow.next().await.subject));
+    }
+    let stop = CancellationToken::new();
+    let stopped = stop.clone();
+    tokio::spawn(async move {
+        loop {
+            let followed = tokio::select! {
+                () = stopped.cancelled() => return,
+                followed = follow.next() => followed,
+            };
+            if let Some(key) = subject::key_of(&followed.subject)
+                && coming.send(key).await.is_err()
+            {
+                return;
+            }
+        }
+    });
+    (known, stop.drop_guard())
+}

@@ -1,0 +1,103 @@
+//! Which suite file an announcement means, and its manifest.
+
+use std::path::{Path, PathBuf};
+
+use tidemill_domain::{Digest, SuiteRef};
+use tidemill_service::Context;
+
+/// A rendered suite.
+#[derive(Debug, Clone)]
+pub(crate) struct Rendered {
+    pub(crate) suite: SuiteRef,
+    pub(crate) manifest: Digest,
+    pub(crate) samples: u64,
+}
+
+/// Why a suite cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SuiteError {
+    /// No suite of that name is configured.
+    #[error("no suite is named {name:?}; known: {}. Name one of them, or give the path of a suite file", .known.join(", "))]
+    Unknown {
+        /// The name asked for.
+        name: String,
+        /// The names that are known.
+        known: Vec<String>,
+    },
+    /// The announcement names none and there is no default.
+    #[error("the announcement names no suite, and [loader] default_suites is empty")]
+    None,
+    /// The suite or its data is wrong.
+    #[error("{0}")]
+    Invalid(#[from] tidemill_tasks::SuiteErrors),
+    /// It could not be stored.
+    #[error(transparent)]
+    Storage(#[from] tidemill_storage::Error),
+    /// The rendering thread died.
+    #[error("render {path}: {reason}")]
+    Crashed {
+        /// The suite file.
+        path: PathBuf,
+        /// The panic.
+        reason: String,
+    },
+}
+
+/// Renders a suite given by path or by name, and stores its manifest.
+pub(crate) async fn render(context: &Context, name: &str) -> Result<Rendered, SuiteError> {
+    let path = find(context, name)?;
+    let reading = path.clone();
+    let loaded = tokio::task::spawn_blocking(move || tidemill_tasks::load(&reading))
+        .await
+        .map_err(|error| SuiteError::Crashed {
+            path: path.clone(),
+            reason: error.to_string(),
+        })??;
+    for warning in &loaded.warnings {
+        tracing::warn!(suite = %path.display(), "{warning}");
+    }
+    let (suite, samples) = (loaded.manifest.suite.clone(), loaded.manifest.samples());
+    let manifest = context.store.put_manifest(loaded.manifest).await?;
+    Ok(Rendered {
+        suite,
+        manifest,
+        samples,
+    })
+}
+
+fn find(context: &Context, name: &str) -> Result<PathBuf, SuiteError> {
+    let path = name.strip_prefix("file://").unwrap_or(name);
+    if path.contains('/') || Path::new(path).extension().is_some_and(|extension| extension == "toml") {
+        return Ok(PathBuf::from(path));
+    }
+    let files = context.config.loader.suites.iter().flat_map(|entry| suite_files(entry));
+    let named: Vec<(String, PathBuf)> = files.filter_map(|file| Some((suite_name(&file)?, file))).collect();
+    match named.iter().find(|(known, _)| known == name) {
+        Some((_, file)) => Ok(file.clone()),
+        None => Err(SuiteError::Unknown {
+            name: name.to_owned(),
+            known: named.into_iter().map(|(name, _)| name).collect(),
+        }),
+    }
+}
+
+fn suite_files(entry: &Path) -> Vec<PathBuf> {
+    if !entry.is_dir() {
+        return vec![entry.to_owned()];
+    }
+    let entries = std::fs::read_dir(entry)
+        .into_iter()
+        .flatten()
+        .filter_map(Result::ok)
+        .map(|entry| entry.path());
+    let mut files: Vec<_> = entries
+        .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
+        .collect();
+    files.sort();
+    files
+}
+
+fn suite_name(file: &Path) -> Option<String> {
+    let table: toml::Table = std::fs::read_to_string(file).ok()?.parse().ok()?;
+    table.get("name")?.as_str().map(str::to_owned)
+}

@@ -1,0 +1,269 @@
+//! The command line.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use tidemill_domain::{EvaluationId, RunId, Step, TeamId};
+
+/// Evaluates model checkpoints fast enough that the results still matter.
+#[derive(Debug, Parser)]
+#[command(version, propagate_version = true, after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  tidemill demo                                            evaluate the shipped checkpoints, live
+  tidemill evaluate --suite suite.toml --checkpoint DIR    evaluate a checkpoint on the embedded engine
+  tidemill evaluate --suite suite.toml --endpoint http://127.0.0.1:8000 --model NAME
+  tidemill results --run llama                             the table of a run
+  tidemill doctor                                          what is wrong here, and what to do
+
+Exit codes: 0 done; 1 done, but an evaluation is invalid; 2 could not be done.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Evaluate the shipped checkpoints of a tiny model on this machine, and show how
+    Demo(Demo),
+    /// Evaluate one checkpoint or endpoint to its end; the same command again resumes
+    Evaluate(Box<Evaluate>),
+    /// Run all services on this machine until a signal
+    Up(Up),
+    /// Publish that a checkpoint was written, or that a run went back
+    Announce(Announce),
+    /// Show results
+    Results(Results),
+    /// Show every item of an evaluation: prompt, completion, grade
+    Items(Items),
+    /// Follow results as they come
+    Watch(Watch),
+    /// Check this machine, the broker, the streams and the store
+    Doctor(Doctor),
+    /// Compare the broker's streams with their declarations, or apply them
+    Streams(Streams),
+    /// Run a loader as a process of its own
+    Loader(tidemill_service::Args),
+    /// Run a generator as a process of its own
+    Generator(tidemill_service::Args),
+    /// Run a grader as a process of its own
+    Grader(tidemill_service::Args),
+    /// Run an aggregator as a process of its own
+    Aggregator(tidemill_service::Args),
+    /// Serve a checkpoint with the embedded engine (OpenAI-compatible)
+    Engine(tidemill_engine::EngineArgs),
+    /// Run a program that ends when its parent does
+    #[command(hide = true)]
+    ExecWithParent(ExecWithParent),
+}
+
+/// Where the broker and the data are.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Place {
+    #[command(flatten)]
+    pub(crate) common: tidemill_service::Args,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  tidemill evaluate --suite suite.toml --checkpoint runs/llama/step-900 --run llama --step 900
+  tidemill evaluate --suite suite.toml --endpoint http://a:8000 --endpoint http://b:8000 --model llama --json
+
+Without --nats or NATS_URL a broker of its own is started in the data directory. The same command again resumes; when all
+is done it answers from what is stored, without a request to the engine.")]
+pub(crate) struct Evaluate {
+    /// Suite file (TOML)
+    #[arg(long)]
+    pub(crate) suite: PathBuf,
+    /// Base address of a server that holds the checkpoint; several times for replicas
+    #[arg(long, requires = "model", required_unless_present = "checkpoint")]
+    pub(crate) endpoint: Vec<String>,
+    /// The model name that the server serves
+    #[arg(long, requires = "endpoint")]
+    pub(crate) model: Option<String>,
+    /// Folder of a checkpoint, served by the embedded engine
+    #[arg(long, conflicts_with = "endpoint")]
+    pub(crate) checkpoint: Option<PathBuf>,
+    /// The training run
+    #[arg(long)]
+    pub(crate) run: Option<RunId>,
+    /// The training step
+    #[arg(long, value_parser = step, default_value = "0")]
+    pub(crate) step: Step,
+    /// The team that pays
+    #[arg(long)]
+    pub(crate) team: Option<TeamId>,
+    /// Most requests in flight over all endpoints
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) max_in_flight: Option<u32>,
+    /// How long the return of an engine that was lost is waited for
+    #[arg(long, value_parser = humantime::parse_duration)]
+    pub(crate) engine_patience: Option<Duration>,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+fn step(text: &str) -> Result<Step, std::num::ParseIntError> {
+    text.parse().map(Step)
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Demo {
+    /// Folder with `suite.toml` and `checkpoints/`; found beside this program when not given
+    #[arg(long)]
+    pub(crate) from: Option<PathBuf>,
+    /// Forget earlier runs of the demo first
+    #[arg(long)]
+    pub(crate) fresh: bool,
+    /// Print the results as JSON, one evaluation a line
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Up {
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  tidemill announce runs/llama/step-900 --run llama --step 900 --suite suites/smoke.toml
+  tidemill announce --run llama --step 800 --rolled-back")]
+pub(crate) struct Announce {
+    /// Folder of the checkpoint
+    #[arg(required_unless_present_any = ["rolled_back", "endpoint"])]
+    pub(crate) path: Option<PathBuf>,
+    /// The training run
+    #[arg(long)]
+    pub(crate) run: RunId,
+    /// The training step; with --rolled-back the last one that still counts
+    #[arg(long, value_parser = step)]
+    pub(crate) step: Step,
+    /// The team that pays
+    #[arg(long)]
+    pub(crate) team: Option<TeamId>,
+    /// Name or file of a suite; several times for several. Without it the loader's default suites
+    #[arg(long)]
+    pub(crate) suite: Vec<String>,
+    /// Address of a server that already holds the checkpoint, instead of a folder
+    #[arg(long, requires = "model", conflicts_with = "path")]
+    pub(crate) endpoint: Vec<String>,
+    /// The model name that the server serves
+    #[arg(long)]
+    pub(crate) model: Option<String>,
+    /// The run went back: later steps are void
+    #[arg(long)]
+    pub(crate) rolled_back: bool,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+/// How results are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    Table,
+    /// One array of objects.
+    Json,
+    /// One line a benchmark.
+    Csv,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Results {
+    /// Only this run
+    #[arg(long)]
+    pub(crate) run: Option<RunId>,
+    /// How to print
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(crate) format: Format,
+    /// The same as --format json
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Items {
+    /// The evaluation, as `results` shows it
+    pub(crate) evaluation: EvaluationId,
+    /// Only this benchmark
+    #[arg(long)]
+    pub(crate) benchmark: Option<String>,
+    /// Only this outcome, for instance `truncated`
+    #[arg(long)]
+    pub(crate) outcome: Option<String>,
+    /// One JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Watch {
+    /// Only this run
+    #[arg(long)]
+    pub(crate) run: Option<RunId>,
+    /// The messages of the RESULT stream, one a line
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Doctor {
+    /// Print the findings as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Streams {
+    /// What to do
+    #[command(subcommand)]
+    pub(crate) action: StreamsAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum StreamsAction {
+    /// Show what `apply` would change
+    Plan(StreamsArgs),
+    /// Make streams, consumers and buckets as declared
+    Apply(StreamsArgs),
+    /// Fail (exit 1) when the broker is not as declared
+    Check(StreamsArgs),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct StreamsArgs {
+    /// Print the differences as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ExecWithParent {
+    /// Process id of the parent
+    #[arg(long)]
+    pub(crate) parent: u32,
+    /// Program and arguments
+    #[arg(trailing_var_arg = true, required = true)]
+    pub(crate) program: Vec<String>,
+}

@@ -1,0 +1,227 @@
+//! A broker of our own: nats-server as a child, in the data directory, on a free loopback port.
+
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{ExitCode, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
+use tidemill_service::backoff::Backoff;
+use tokio::process::{Child, Command};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::arguments::ExecWithParent;
+use crate::data_dir::DataDir;
+use crate::output;
+
+/// Most bytes of all streams together; the declared limits are far below.
+const MAX_STORE_GIB: u32 = 32;
+
+/// How long the server may take to listen. Replaying a large store takes seconds.
+const START_PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long it may take to stop before it is killed.
+const STOP_PATIENCE: Duration = Duration::from_secs(5);
+
+/// A running broker that is started again when it dies and stops with this process.
+pub(crate) struct OwnBroker {
+    url: String,
+    stop: CancellationToken,
+    keeper: tokio::task::JoinHandle<()>,
+    _data_dir: DataDir,
+}
+
+impl OwnBroker {
+    /// Starts the broker and waits until it listens.
+    pub(crate) async fn start(data_dir: DataDir) -> anyhow::Result<Self> {
+        let server = find_server()?;
+        let (child, port) = launch(&server, data_dir.path(), None).await?;
+        let url = format!("nats://127.0.0.1:{port}");
+        data_dir.note(&url)?;
+        let stop = CancellationToken::new();
+        let keeper = tokio::spawn(keep(server, data_dir.path().to_owned(), port, child, stop.clone()));
+        Ok(Self {
+            url,
+            stop,
+            keeper,
+            _data_dir: data_dir,
+        })
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Stops the broker and waits for its end.
+    pub(crate) async fn stop(self) {
+        self.stop.cancel();
+        if let Err(error) = self.keeper.await {
+            output::note(&format!("the broker's keeper died: {error}"));
+        }
+    }
+}
+
+async fn keep(server: PathBuf, folder: PathBuf, port: u16, mut child: Child, stop: CancellationToken) {
+    let mut backoff = Backoff::standard();
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return terminate(child).await,
+            status = child.wait() => {
+                let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+                tracing::error!(status, log = %folder.join(LOG).display(), "the broker ended; starting it again");
+            }
+        }
+        child = loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = sleep(backoff.next_pause()) => {}
+            }
+            match launch(&server, &folder, Some(port)).await {
+                Ok((child, _)) => break child,
+                Err(error) => tracing::error!(error = format!("{error:#}"), "the broker does not start"),
+            }
+        };
+    }
+}
+
+async fn terminate(mut child: Child) {
+    if let Some(pid) = child.id().and_then(|id| Pid::from_raw(id as i32)) {
+        // It may have ended by itself.
+        drop(kill_process(pid, Signal::TERM));
+    }
+    if timeout(STOP_PATIENCE, child.wait()).await.is_err() {
+        drop(child.kill().await);
+    }
+}
+
+const LOG: &str = "broker.log";
+
+async fn launch(server: &Path, folder: &Path, port: Option<u16>) -> anyhow::Result<(Child, u16)> {
+    let ports = folder.join("broker-ports");
+    std::fs::create_dir_all(&ports).with_context(|| format!("create {}", ports.display()))?;
+    for entry in std::fs::read_dir(&ports)?.flatten() {
+        std::fs::remove_file(entry.path()).with_context(|| format!("remove {}", entry.path().display()))?;
+    }
+    let configuration = folder.join("broker.conf");
+    std::fs::write(&configuration, configuration_text(folder, &ports, port)?).context("write broker.conf")?;
+    let log_size = std::fs::metadata(folder.join(LOG)).map_or(0, |file| file.len());
+    let mut child = spawn(server, &configuration)?;
+    let begun = Instant::now();
+    loop {
+        if let Some(port) = listening(&ports) {
+            return Ok((child, port));
+        }
+        if let Some(status) = child.try_wait()? {
+            bail!(
+                "the broker ended at its start ({status}): {}",
+                last_words(&folder.join(LOG), log_size)
+            );
+        }
+        if begun.elapsed() > START_PATIENCE {
+            terminate(child).await;
+            bail!(
+                "the broker does not listen after {START_PATIENCE:?}: see {}",
+                folder.join(LOG).display()
+            );
+        }
+        sleep(Duration::from_millis(3)).await;
+    }
+}
+
+fn configuration_text(folder: &Path, ports: &Path, port: Option<u16>) -> anyhow::Result<String> {
+    // JSON strings are valid in the server's configuration, whatever a path holds.
+    let quote = |path: PathBuf| serde_json::to_string(&path).context("a path that is not UTF-8");
+    Ok(format!(
+        "server_name: tidemill\nhost: \"127.0.0.1\"\nport: {port}\nports_file_dir: {ports}\nlog_file: {log}\nlogfile_size_limit: 16MB\n\
+         jetstream {{\n  store_dir: {store}\n  max_file_store: {MAX_STORE_GIB}GB\n  max_memory_store: 256MB\n}}\n",
+        port = port.map_or(-1, i32::from),
+        ports = quote(ports.to_owned())?,
+        log = quote(folder.join(LOG))?,
+        store = quote(folder.join("broker"))?,
+    ))
+}
+
+fn spawn(server: &Path, configuration: &Path) -> anyhow::Result<Child> {
+    let program = std::env::current_exe().context("find this program")?;
+    let mut command = Command::new(program);
+    command
+        .args(["exec-with-parent", "--parent", &std::process::id().to_string(), "--"])
+        .arg(server)
+        .arg("--config")
+        .arg(configuration)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .kill_on_drop(true);
+    tidemill_service::children::spawn(command).with_context(|| format!("start {}", server.display()))
+}
+
+fn listening(ports: &Path) -> Option<u16> {
+    let file = std::fs::read_dir(ports).ok()?.flatten().next()?;
+    let ports: serde_json::Value = serde_json::from_slice(&std::fs::read(file.path()).ok()?).ok()?;
+    ports["nats"][0].as_str()?.rsplit(':').next()?.parse().ok()
+}
+
+/// What the server wrote since it was started that looks like a reason.
+fn last_words(log: &Path, from: u64) -> String {
+    let text = std::fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(text.get(from as usize..).unwrap_or_default()).into_owned();
+    let reasons: Vec<&str> = text
+        .lines()
+        .filter(|line| line.contains("[FTL]") || line.contains("[ERR]"))
+        .collect();
+    let reason = reasons
+        .last()
+        .copied()
+        .or_else(|| text.lines().last())
+        .unwrap_or("it said nothing");
+    format!("{reason} (log: {})", log.display())
+}
+
+/// The nats-server to run: named by `TIDEMILL_NATS_SERVER`, in `.tools/bin` above here or above this program, or on `PATH`.
+pub(crate) fn find_server() -> anyhow::Result<PathBuf> {
+    if let Some(named) = std::env::var_os("TIDEMILL_NATS_SERVER") {
+        let named = PathBuf::from(named);
+        if named.is_file() {
+            return Ok(named);
+        }
+        bail!("TIDEMILL_NATS_SERVER names {}, which is not a file", named.display());
+    }
+    let here = std::env::current_dir().ok();
+    let program = std::env::current_exe().ok();
+    let above = here
+        .iter()
+        .chain(&program)
+        .flat_map(|path| path.ancestors())
+        .map(|folder| folder.join(".tools/bin"));
+    let on_path = std::env::var_os("PATH").unwrap_or_default();
+    let candidates = above
+        .chain(std::env::split_paths(&on_path))
+        .map(|folder| folder.join("nats-server"));
+    candidates.into_iter().find(|candidate| candidate.is_file()).context(
+        "no nats-server found: run ops/get-nats-server (make build does), put one on PATH, or name a running broker with --nats",
+    )
+}
+
+/// Asks the kernel to end this process when its parent ends, then becomes the given program.
+pub(crate) fn exec_with_parent(args: &ExecWithParent) -> ExitCode {
+    let failed = |reason: String| {
+        output::note(&format!("tidemill exec-with-parent: {reason}"));
+        ExitCode::from(2)
+    };
+    if let Err(error) = set_parent_process_death_signal(Some(Signal::TERM)) {
+        return failed(error.to_string());
+    }
+    // The parent may have ended before the kernel was asked.
+    if getppid().is_none_or(|parent| parent.as_raw_nonzero().get() as u32 != args.parent) {
+        return failed("the parent has ended".to_owned());
+    }
+    let Some((program, arguments)) = args.program.split_first() else {
+        return failed("no program given".to_owned());
+    };
+    let error = std::process::Command::new(program).args(arguments).exec();
+    failed(format!("run {program}: {error}"))
+}

@@ -1,0 +1,173 @@
+//! What is wrong here, and what to do.
+
+use serde::Serialize;
+use tidemill_config::Config;
+use tidemill_service::{Broker, Context, Follow, Start};
+use tidemill_storage::Store;
+use tidemill_streams::{declared, live};
+
+use crate::arguments::{Doctor, Place};
+use crate::exit::Done;
+use crate::{broker, output, session};
+
+#[derive(Debug, Serialize)]
+struct Finding {
+    check: &'static str,
+    ok: bool,
+    detail: String,
+}
+
+fn finding(check: &'static str, found: anyhow::Result<String>) -> Finding {
+    match found {
+        Ok(detail) => Finding {
+            check,
+            ok: true,
+            detail,
+        },
+        Err(error) => Finding {
+            check,
+            ok: false,
+            detail: format!("{error:#}"),
+        },
+    }
+}
+
+pub(crate) fn run(args: Doctor) -> anyhow::Result<Done> {
+    let mut findings = Vec::new();
+    let config = session::configuration(&args.place, "error");
+    findings.push(finding(
+        "configuration",
+        config
+            .as_ref()
+            .map(|_| "loads".to_owned())
+            .map_err(|error| anyhow::anyhow!("{error:#}")),
+    ));
+    if let Ok(config) = config {
+        findings.extend(session::block_on(async { Ok(examine(&args.place, &config).await) })?);
+    }
+    for finding in &findings {
+        if !args.json {
+            let mark = if finding.ok { "ok  " } else { "FAIL" };
+            output::data(&format!("{mark} {:14} {}", finding.check, finding.detail))?;
+        }
+    }
+    if args.json {
+        output::data(&serde_json::to_string_pretty(&findings)?)?;
+    }
+    Ok(if findings.iter().all(|finding| finding.ok) {
+        Done::Valid
+    } else {
+        Done::Invalid
+    })
+}
+
+async fn examine(place: &Place, config: &Config) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if config.broker.url.is_empty() {
+        findings.push(finding("nats-server", server_version()));
+    }
+    findings.push(finding("object store", store(place, config).await));
+    match session::connect_only(place, config).await {
+        Ok((broker, own)) => {
+            let version = broker.client.server_info().version;
+            let owner = if own.is_some() { ", started for this check" } else { "" };
+            findings.push(finding(
+                "broker",
+                Ok(format!("nats-server {version} at {}{owner}", broker.url)),
+            ));
+            findings.push(finding("streams", streams(&broker, config).await));
+            findings.extend(contents(place, config, broker).await);
+            if let Some(own) = own {
+                own.stop().await;
+            }
+        }
+        Err(error) => findings.push(finding("broker", Err(error))),
+    }
+    findings
+}
+
+fn server_version() -> anyhow::Result<String> {
+    let server = broker::find_server()?;
+    let said = std::process::Command::new(&server).arg("--version").output()?;
+    Ok(format!(
+        "{} ({})",
+        String::from_utf8_lossy(&said.stdout).trim(),
+        server.display()
+    ))
+}
+
+async fn store(place: &Place, config: &Config) -> anyhow::Result<String> {
+    let store = Store::open(place.common.store_address(config))?;
+    store.put("doctor", b"written by tidemill doctor".to_vec()).await?;
+    store.get("doctor").await?;
+    Ok(format!("{} can be written and read", store.address().as_str()))
+}
+
+async fn streams(broker: &Broker, config: &Config) -> anyhow::Result<String> {
+    let differences = live::plan(&broker.jetstream, config.broker.replicas).await?;
+    if differences.is_empty() {
+        return Ok("as declared".to_owned());
+    }
+    if differences.iter().all(|difference| difference.field == "existence") {
+        return Ok(
+            "not there yet; the first evaluation, `tidemill up` or `tidemill streams apply` makes them".to_owned(),
+        );
+    }
+    let differences: Vec<String> = differences.iter().map(ToString::to_string).collect();
+    anyhow::bail!("{}; run `tidemill streams apply`", differences.join("; "))
+}
+
+async fn contents(place: &Place, config: &Config, broker: Broker) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let jetstream = broker.jetstream.clone();
+    for stream in declared::ALL {
+        let Ok(live) = jetstream.get_stream(stream.name).await else {
+            continue;
+        };
+        let (messages, bytes) = (live.cached_info().state.messages, live.cached_info().state.bytes);
+        let share = bytes as f64 / stream.max_bytes as f64;
+        let detail = format!(
+            "{messages} messages, {:.1} MiB, {:.1} % of its limit",
+            bytes as f64 / f64::from(1 << 20),
+            100.0 * share
+        );
+        let found = if share < 0.9 {
+            Ok(detail)
+        } else {
+            Err(anyhow::anyhow!("{detail}: producers wait when it is full"))
+        };
+        findings.push(finding(stream.name, found));
+    }
+    if let Ok(store) = Store::open(place.common.store_address(config)) {
+        let context = Context::new("command", broker, store, config.clone().into());
+        findings.extend(dead_letters(&context).await);
+    }
+    findings
+}
+
+/// Dead letters that are shown, newest last.
+const SHOWN: u64 = 5;
+
+async fn dead_letters(context: &Context) -> Option<Finding> {
+    context.jetstream().get_stream(declared::DEAD.name).await.ok()?;
+    let mut follow = Follow::open(context, declared::DEAD, "tm.dead.>".to_owned(), true, Start::Beginning).await;
+    let count = follow.backlog();
+    let mut reasons = Vec::new();
+    for index in 0..count {
+        let message = follow.next().await;
+        if index + SHOWN >= count {
+            let header = |name: &str| Some(message.headers.as_ref()?.get(name)?.to_string());
+            let subject = header("Tidemill-Subject").unwrap_or_else(|| message.subject.clone());
+            reasons.push(format!(
+                "{subject}: {}",
+                header("Tidemill-Reason").unwrap_or_else(|| "no reason".to_owned())
+            ));
+        }
+    }
+    let found = if count == 0 {
+        Ok("none".to_owned())
+    } else {
+        Err(anyhow::anyhow!("{count}; the newest: {}", reasons.join(" | ")))
+    };
+    Some(finding("dead letters", found))
+}

@@ -1,0 +1,123 @@
+//! One evaluation to its end.
+
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+use tidemill_domain::{EvaluationState, ResultState, RunId, Written};
+use tidemill_loader::{Queued, Scope, intake};
+use tidemill_service::{Context, now};
+
+use crate::arguments::Evaluate;
+use crate::exit::Done;
+use crate::live::{self, Wanted};
+use crate::roles::Roles;
+use crate::session::{self, Need, Session};
+use crate::view::Following;
+use crate::{output, table};
+
+pub(crate) fn run(args: Box<Evaluate>) -> anyhow::Result<Done> {
+    let mut config = session::configuration(&args.place, "warn")?;
+    if let Some(patience) = args.engine_patience {
+        config.loader.engine_patience = patience;
+        config.loader.endpoint_patience = config.loader.endpoint_patience.min(patience);
+    }
+    let event = announcement(&args)?;
+    session::block_on(async {
+        let session = Session::open(&args.place, config, Need::Alone).await?;
+        let done = evaluate(&session.context, &event, args.json).await;
+        session.close().await;
+        done
+    })
+}
+
+fn announcement(args: &Evaluate) -> anyhow::Result<Written> {
+    let suite = args
+        .suite
+        .canonicalize()
+        .with_context(|| format!("suite file {}", args.suite.display()))?;
+    let mut addresses = args.endpoint.iter().map(|url| tidemill_inference::normalise_url(url));
+    let uri = match (&args.checkpoint, addresses.next()) {
+        (Some(folder), _) => absolute(folder)?,
+        (None, Some(url)) => url,
+        (None, None) => bail!("give --checkpoint or --endpoint"),
+    };
+    Ok(Written {
+        schema: 1,
+        run: args
+            .run
+            .clone()
+            .map_or_else(|| RunId::try_new(intake::UNNAMED_RUN), Ok)?,
+        step: args.step,
+        uri,
+        written_at: Some(now()),
+        team: args.team.clone(),
+        suites: vec![absolute(&suite)?],
+        decision_value: None,
+        model: args.model.clone(),
+        replicas: addresses.collect(),
+        max_in_flight: args.max_in_flight,
+    })
+}
+
+fn absolute(path: &Path) -> anyhow::Result<String> {
+    let path = std::path::absolute(path).with_context(|| format!("path {}", path.display()))?;
+    path.to_str()
+        .map(str::to_owned)
+        .with_context(|| format!("path {} is not UTF-8", path.display()))
+}
+
+async fn evaluate(context: &Context, event: &Written, json: bool) -> anyhow::Result<Done> {
+    let patience = std::time::Duration::ZERO;
+    let queued = intake::queue(context, event, patience).await?;
+    let Queued { event: asked, .. } = queued.into_iter().next().context("the suite made no evaluation")?;
+    let mut following = Following::open(context).await;
+    let wanted = Wanted {
+        evaluations: [asked.evaluation.clone()].into(),
+    };
+    if !wanted.are_ended(&following) {
+        let mut roles = Roles::start(context, Scope::Only(vec![asked.evaluation.clone()]));
+        let followed = tokio::select! {
+            followed = live::follow(context, &mut following, &wanted, Some(&mut roles), json) => followed,
+            stopped = stop_signal() => Err(stopped),
+        };
+        roles.drain(context.config.service.shutdown_grace).await;
+        followed?;
+    }
+    let known = following
+        .view
+        .get(&asked.evaluation)
+        .context("the evaluation vanished")?;
+    let result = known.result();
+    if result.state == ResultState::Invalid && known.event.timeline.serving.is_none() {
+        bail!(
+            "{}",
+            result
+                .reason
+                .unwrap_or_else(|| "the engine could not be used".to_owned())
+        );
+    }
+    if json {
+        output::data(&serde_json::to_string_pretty(&result)?)?;
+    } else {
+        output::data(&table::results(std::slice::from_ref(&result)))?;
+        output::note(&format!("every item: tidemill items {}", result.evaluation));
+    }
+    Ok(if known.event.state == EvaluationState::Invalid {
+        Done::Invalid
+    } else {
+        Done::Valid
+    })
+}
+
+/// Waits for a signal to stop: what is finished stays, and the same command goes on from there.
+pub(crate) async fn stop_signal() -> anyhow::Error {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (terminate, interrupt) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
+    match (terminate, interrupt) {
+        (Ok(mut terminate), Ok(mut interrupt)) => {
+            tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+            anyhow::anyhow!("stopped by a signal; nothing finished is lost: the same command goes on from here")
+        }
+        (Err(error), _) | (_, Err(error)) => error.into(),
+    }
+}

@@ -1,0 +1,229 @@
+//! Progress while evaluations run: bars on a terminal, plain lines elsewhere.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::IsTerminal as _;
+use std::time::Duration;
+
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tidemill_domain::{BenchmarkResult, EvaluationId, EvaluationState, OutcomeCounts};
+use tidemill_service::{Context, now};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
+
+use crate::roles::Roles;
+use crate::view::{self, Following, Known, News};
+use crate::{output, table};
+
+/// How often a plain progress line may be printed for an evaluation.
+const PLAIN_EVERY: Duration = Duration::from_secs(2);
+
+/// How often requests in flight are asked for.
+const ASK_EVERY: Duration = Duration::from_secs(1);
+
+/// Follows evaluations to their ends, showing progress. `roles` are the services of this process, where it has any.
+///
+/// # Errors
+/// When a service of this process cannot go on.
+pub(crate) async fn follow(
+    context: &Context,
+    following: &mut Following,
+    wanted: &Wanted,
+    mut roles: Option<&mut Roles>,
+    quiet: bool,
+) -> anyhow::Result<()> {
+    let mut screen = Screen::new(quiet);
+    let mut ask = interval(ASK_EVERY);
+    ask.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        if wanted.are_ended(following) {
+            screen.finish(following, wanted);
+            return Ok(());
+        }
+        tokio::select! {
+            news = following.next() => if let News::Event(event) = news && wanted.includes(&event.evaluation) {
+                screen.state(&following.view, &event.evaluation);
+            },
+            error = failed(&mut roles) => return Err(error),
+            _ = ask.tick() => screen.refresh(context, following, wanted, &mut ask).await,
+        }
+    }
+}
+
+async fn failed(roles: &mut Option<&mut Roles>) -> anyhow::Error {
+    match roles {
+        Some(roles) => roles.failed().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The evaluations that are waited for.
+#[derive(Debug, Default)]
+pub(crate) struct Wanted {
+    /// Their ids.
+    pub(crate) evaluations: BTreeSet<EvaluationId>,
+}
+
+impl Wanted {
+    fn includes(&self, id: &EvaluationId) -> bool {
+        self.evaluations.contains(id)
+    }
+
+    /// Every one has ended.
+    pub(crate) fn are_ended(&self, following: &Following) -> bool {
+        let ended = |id| following.view.get(id).is_some_and(|known| known.event.state.is_ended());
+        self.evaluations.iter().all(ended)
+    }
+}
+
+struct Screen {
+    bars: Option<MultiProgress>,
+    rows: BTreeMap<(EvaluationId, String), ProgressBar>,
+    printed: BTreeMap<EvaluationId, (Instant, u64)>,
+    quiet: bool,
+}
+
+impl Screen {
+    fn new(quiet: bool) -> Self {
+        let terminal = std::io::stderr().is_terminal() && !quiet;
+        let bars = terminal.then(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(4)));
+        Self {
+            bars,
+            rows: BTreeMap::new(),
+            printed: BTreeMap::new(),
+            quiet,
+        }
+    }
+
+    fn state(&mut self, view: &view::View, id: &EvaluationId) {
+        let Some(known) = view.get(id) else { return };
+        let event = &known.event;
+        if event.state == EvaluationState::Queued || event.state == EvaluationState::Admitted {
+            return;
+        }
+        let reason = event
+            .reason
+            .as_deref()
+            .map(|reason| format!(": {reason}"))
+            .unwrap_or_default();
+        self.say(&format!(
+            "{} step {} {}: {}{reason}",
+            event.run,
+            event.step,
+            event.suite.name,
+            event.state.label()
+        ));
+    }
+
+    fn say(&self, line: &str) {
+        match &self.bars {
+            _ if self.quiet => {}
+            // A closed terminal shows nothing either way.
+            Some(bars) => drop(bars.println(line)),
+            None => output::note(line),
+        }
+    }
+
+    async fn refresh(&mut self, context: &Context, following: &Following, wanted: &Wanted, _ask: &mut Interval) {
+        for known in following.view.evaluations() {
+            if !wanted.includes(&known.event.evaluation) || known.event.state == EvaluationState::Queued {
+                continue;
+            }
+            let in_flight = match known.event.state {
+                EvaluationState::Serving => view::in_flight(context, &known.event).await,
+                _ => None,
+            };
+            if self.bars.is_some() {
+                self.draw(known, in_flight);
+            } else {
+                self.print(known, in_flight);
+            }
+        }
+    }
+
+    fn draw(&mut self, known: &Known, in_flight: Option<usize>) {
+        let result = known.result();
+        let tail = progress(known, in_flight);
+        for (index, benchmark) in result.benchmarks.iter().enumerate() {
+            let bar = self.row(known, benchmark);
+            bar.set_position(benchmark.samples - benchmark.outcomes.missing);
+            let tail = if index == 0 { tail.as_str() } else { "" };
+            bar.set_message(format!(
+                "{:>12}  {}{tail}",
+                table::score(benchmark),
+                outcomes(&benchmark.outcomes)
+            ));
+        }
+    }
+
+    fn row(&mut self, known: &Known, benchmark: &BenchmarkResult) -> &ProgressBar {
+        let key = (known.event.evaluation.clone(), benchmark.name.to_string());
+        let bars = self.bars.clone().unwrap_or_default();
+        self.rows.entry(key).or_insert_with(|| {
+            let style = ProgressStyle::with_template("{prefix:32} {bar:16} {pos:>5}/{len:5} {msg}")
+                .unwrap_or_else(|_| ProgressStyle::default_bar());
+            let bar = bars.add(ProgressBar::new(benchmark.samples).with_style(style));
+            bar.set_prefix(format!("{} {}", known.event.step, benchmark.name));
+            bar
+        })
+    }
+
+    fn print(&mut self, known: &Known, in_flight: Option<usize>) {
+        let done = known.samples_done();
+        let id = known.event.evaluation.clone();
+        if let Some((at, printed)) = self.printed.get(&id)
+            && (at.elapsed() < PLAIN_EVERY || *printed == done)
+        {
+            return;
+        }
+        self.printed.insert(id, (Instant::now(), done));
+        let result = known.result();
+        let scores: Vec<String> = result
+            .benchmarks
+            .iter()
+            .map(|benchmark| format!("{} {}", benchmark.name, table::score(benchmark)))
+            .collect();
+        let event = &known.event;
+        self.say(&format!(
+            "{} step {}: {done}/{} samples{}  {}",
+            event.run,
+            event.step,
+            event.samples,
+            progress(known, in_flight),
+            scores.join(", ")
+        ));
+    }
+
+    fn finish(&mut self, following: &Following, wanted: &Wanted) {
+        for known in following.view.evaluations() {
+            if wanted.includes(&known.event.evaluation) && self.bars.is_some() {
+                self.draw(known, None);
+            }
+        }
+        self.rows.values().for_each(ProgressBar::abandon);
+    }
+}
+
+fn progress(known: &Known, in_flight: Option<usize>) -> String {
+    let in_flight = in_flight
+        .map(|count| format!(", {count} in flight"))
+        .unwrap_or_default();
+    let left = known
+        .seconds_left(now())
+        .filter(|_| known.event.state == EvaluationState::Serving);
+    let left = left.map(|seconds| format!(", {seconds:.0} s left")).unwrap_or_default();
+    format!("{in_flight}{left}")
+}
+
+fn outcomes(outcomes: &OutcomeCounts) -> String {
+    let failed = outcomes.failed() - outcomes.missing;
+    let mut text = format!("{} right, {} wrong", outcomes.correct, outcomes.incorrect);
+    for (count, what) in [
+        (outcomes.no_answer, "no answer"),
+        (outcomes.truncated, "truncated"),
+        (failed, "FAILED"),
+    ] {
+        if count > 0 {
+            text.push_str(&format!(", {count} {what}"));
+        }
+    }
+    text
+}

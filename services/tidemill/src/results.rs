@@ -1,0 +1,32 @@
+//! Results of all evaluations.
+
+use tidemill_domain::EvaluationResult;
+
+use crate::arguments::{Format, Results};
+use crate::exit::Done;
+use crate::session::{self, Need, Session};
+use crate::view::Following;
+use crate::{output, table};
+
+pub(crate) fn run(args: Results) -> anyhow::Result<Done> {
+    let config = session::configuration(&args.place, "warn")?;
+    let results = session::block_on(async {
+        let session = Session::open(&args.place, config, Need::Any).await?;
+        let following = Following::open(&session.context).await;
+        let known = following.view.evaluations();
+        let wanted = known
+            .into_iter()
+            .filter(|known| args.run.as_ref().is_none_or(|run| known.event.run == *run));
+        let results: Vec<EvaluationResult> = wanted.map(|known| known.result()).collect();
+        session.close().await;
+        Ok(results)
+    })?;
+    let format = if args.json { Format::Json } else { args.format };
+    match format {
+        Format::Table if results.is_empty() => output::note("no results yet"),
+        Format::Table => output::data(&table::results(&results))?,
+        Format::Json => output::data(&serde_json::to_string_pretty(&results)?)?,
+        Format::Csv => output::data(&table::csv(&results))?,
+    }
+    Ok(Done::Valid)
+}

@@ -1,0 +1,125 @@
+//! What every command that talks to the broker begins with.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use tidemill_config::Config;
+use tidemill_service::{Broker, Context, connect, prepare};
+use tidemill_storage::{Address, Store};
+use tidemill_telemetry::LogFormat;
+
+use crate::arguments::Place;
+use crate::broker::OwnBroker;
+use crate::data_dir::{self, Claimed};
+
+/// What a command needs of the data directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// To run services: another owner of the data directory is an error.
+    Alone,
+    /// To read or to announce: the broker of another owner will do.
+    Any,
+}
+
+/// A connection to the broker, with the broker itself where it is ours.
+pub(crate) struct Session {
+    pub(crate) context: Context,
+    own: Option<OwnBroker>,
+}
+
+/// The effective configuration of a command, logging started.
+pub(crate) fn configuration(place: &Place, default_log: &str) -> anyhow::Result<Config> {
+    let config = place.common.configuration()?;
+    let format = if config.service.log_json {
+        LogFormat::Json
+    } else {
+        LogFormat::Text
+    };
+    let filter = if config.service.log == tidemill_config::Service::default().log {
+        default_log
+    } else {
+        &config.service.log
+    };
+    tidemill_telemetry::init_logs(format, filter);
+    Ok(config)
+}
+
+/// Runs an async body on a runtime of its own.
+pub(crate) fn block_on<T>(body: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("start the runtime")?
+        .block_on(body)
+}
+
+impl Session {
+    /// Connects to the named broker, to that of the data directory's owner, or to one that is started now.
+    pub(crate) async fn open(place: &Place, config: Config, need: Need) -> anyhow::Result<Self> {
+        let (url, own, store) = reach(place, &config, need).await?;
+        match Self::join(&url, config, store).await {
+            Ok(context) => Ok(Self { context, own }),
+            Err(error) => {
+                if let Some(own) = own {
+                    own.stop().await;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    async fn join(url: &str, config: Config, store: Address) -> anyhow::Result<Context> {
+        let store = Store::open(store)?;
+        let broker = connect(&config, url, "command").await?;
+        prepare(&broker, &config, &store, true).await?;
+        Ok(Context::new("command", broker, store, Arc::new(config)))
+    }
+
+    /// The broker's address.
+    pub(crate) fn url(&self) -> &str {
+        &self.context.broker.url
+    }
+
+    /// Ends the session, and the broker where it is ours.
+    pub(crate) async fn close(self) {
+        if let Err(error) = self.context.broker.client.flush().await {
+            tracing::debug!(%error, "flush");
+        }
+        if let Some(own) = self.own {
+            own.stop().await;
+        }
+    }
+}
+
+async fn reach(place: &Place, config: &Config, need: Need) -> anyhow::Result<(String, Option<OwnBroker>, Address)> {
+    if !config.broker.url.is_empty() {
+        return Ok((config.broker.url.clone(), None, place.common.store_address(config)));
+    }
+    match data_dir::claim(&place.common.data_dir)? {
+        Claimed::Ours(data_dir) => {
+            let own = OwnBroker::start(data_dir).await?;
+            Ok((own.url().to_owned(), Some(own), place.common.store_address(config)))
+        }
+        Claimed::Theirs(running) if need == Need::Any => Ok((running.url, None, place.common.store_address(config))),
+        Claimed::Theirs(running) => bail!(
+            "data directory {} is in use by process {}: wait for it, name another with --data-dir, or join its broker with --nats {}",
+            place.common.data_dir.display(),
+            running.pid,
+            running.url
+        ),
+    }
+}
+
+/// A read of the broker alone, for commands that must not create streams.
+pub(crate) async fn connect_only(place: &Place, config: &Config) -> anyhow::Result<(Broker, Option<OwnBroker>)> {
+    let (url, own, _) = reach(place, config, Need::Any).await?;
+    match connect(config, &url, "command").await {
+        Ok(broker) => Ok((broker, own)),
+        Err(error) => {
+            if let Some(own) = own {
+                own.stop().await;
+            }
+            Err(error.into())
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! The broker's streams against their declarations.
+
+use tidemill_streams::live::{self, Difference};
+
+use crate::arguments::{Streams, StreamsAction};
+use crate::exit::Done;
+use crate::{output, session};
+
+pub(crate) fn run(args: Streams) -> anyhow::Result<Done> {
+    let (action, args) = match args.action {
+        StreamsAction::Plan(args) => (Action::Plan, args),
+        StreamsAction::Apply(args) => (Action::Apply, args),
+        StreamsAction::Check(args) => (Action::Check, args),
+    };
+    let config = session::configuration(&args.place, "warn")?;
+    let differences = session::block_on(async {
+        let (broker, own) = session::connect_only(&args.place, &config).await?;
+        let differences = match action {
+            Action::Apply => live::apply(&broker.jetstream, config.broker.replicas).await,
+            Action::Plan | Action::Check => live::plan(&broker.jetstream, config.broker.replicas).await,
+        };
+        if let Some(own) = own {
+            own.stop().await;
+        }
+        Ok(differences?)
+    })?;
+    show(action, &differences, args.json)?;
+    Ok(if action == Action::Check && !differences.is_empty() {
+        Done::Invalid
+    } else {
+        Done::Valid
+    })
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Action {
+    Plan,
+    Apply,
+    Check,
+}
+
+fn show(action: Action, differences: &[Difference], json: bool) -> anyhow::Result<()> {
+    if json {
+        return output::data(&serde_json::to_string_pretty(differences)?);
+    }
+    for difference in differences {
+        output::data(&difference.to_string())?;
+    }
+    match (action, differences.len()) {
+        (_, 0) => output::note("streams, consumers and buckets are as declared"),
+        (Action::Apply, count) => output::note(&format!("{count} differences applied")),
+        (Action::Plan | Action::Check, count) => {
+            output::note(&format!("{count} differences; `tidemill streams apply` removes them"))
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,176 @@
+//! Results as tables and CSV, for people and spreadsheets.
+
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use tidemill_domain::{BenchmarkResult, EvaluationResult, ResultState};
+
+/// A score with its error bar, in percent: `81.0 ±1.2`.
+pub(crate) fn score(benchmark: &BenchmarkResult) -> String {
+    match (benchmark.mean, benchmark.standard_error) {
+        (None, _) => "-".to_owned(),
+        (Some(mean), None) => format!("{:.1}", 100.0 * mean),
+        (Some(mean), Some(error)) => format!("{:.1} ±{:.1}", 100.0 * mean, 100.0 * error),
+    }
+}
+
+fn interval(benchmark: &BenchmarkResult) -> String {
+    benchmark.interval.map_or("-".to_owned(), |[low, high]| {
+        format!("{:.1}..{:.1}", 100.0 * low, 100.0 * high)
+    })
+}
+
+/// The table of several evaluations: one row a benchmark. Scores are in percent, with the standard error.
+pub(crate) fn results(results: &[EvaluationResult]) -> String {
+    let mut table = Table::new();
+    table
+        .load_preset(presets::UTF8_HORIZONTAL_ONLY)
+        .set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_header([
+        "run",
+        "step",
+        "suite",
+        "benchmark",
+        "score %",
+        "95 %",
+        "items",
+        "samples",
+        "truncated",
+        "no answer",
+        "failed",
+        "missing",
+        "state",
+        "evaluation",
+    ]);
+    for result in results {
+        for benchmark in &result.benchmarks {
+            table.add_row(row(result, benchmark));
+        }
+        if result.benchmarks.is_empty() {
+            let mut cells = vec![
+                result.run.to_string(),
+                result.step.to_string(),
+                result.suite.name.to_string(),
+            ];
+            cells.extend(std::iter::repeat_n("-".to_owned(), 9));
+            cells.extend([state(result), result.evaluation.to_string()]);
+            table.add_row(cells);
+        }
+    }
+    for index in [1, 4, 5, 6, 7, 8, 9, 10, 11] {
+        if let Some(column) = table.column_mut(index) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let mut text = table.to_string();
+    for result in results.iter().filter(|result| result.state == ResultState::Invalid) {
+        let reason = result.reason.as_deref().unwrap_or("no reason is known");
+        text.push_str(&format!(
+            "\n{} step {} is INVALID, its scores do not count: {reason}",
+            result.run, result.step
+        ));
+    }
+    text
+}
+
+fn row(result: &EvaluationResult, benchmark: &BenchmarkResult) -> Vec<String> {
+    let outcomes = &benchmark.outcomes;
+    vec![
+        result.run.to_string(),
+        result.step.to_string(),
+        result.suite.name.to_string(),
+        benchmark.name.to_string(),
+        score(benchmark),
+        interval(benchmark),
+        benchmark.items.to_string(),
+        benchmark.samples.to_string(),
+        outcomes.truncated.to_string(),
+        outcomes.no_answer.to_string(),
+        (outcomes.failed() - outcomes.missing).to_string(),
+        outcomes.missing.to_string(),
+        state(result),
+        result.evaluation.to_string(),
+    ]
+}
+
+fn state(result: &EvaluationResult) -> String {
+    match result.state {
+        ResultState::Serving => "provisional".to_owned(),
+        other => other.label().to_owned(),
+    }
+}
+
+const CSV_HEADER: &str = "run,step,suite,version,benchmark,metric,mean,standard_error,low,high,items,samples,coverage,\
+correct,incorrect,graded,no_answer,truncated,refused,empty,context_overflow,engine_error,grader_error,ungraded,missing,\
+state,evaluation,team,checkpoint";
+
+/// One line a benchmark, with a header.
+pub(crate) fn csv(results: &[EvaluationResult]) -> String {
+    let mut text = CSV_HEADER.to_owned();
+    for result in results {
+        for benchmark in &result.benchmarks {
+            text.push('\n');
+            text.push_str(
+                &csv_row(result, benchmark)
+                    .iter()
+                    .map(|field| quoted(field))
+                    .collect::<Vec<_>>()
+                    .join(","),
+            );
+        }
+    }
+    text
+}
+
+fn csv_row(result: &EvaluationResult, benchmark: &BenchmarkResult) -> Vec<String> {
+    let number = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
+    let outcomes = &benchmark.outcomes;
+    vec![
+        result.run.to_string(),
+        result.step.to_string(),
+        result.suite.name.to_string(),
+        result.suite.version.clone(),
+        benchmark.name.to_string(),
+        benchmark.metric.clone(),
+        number(benchmark.mean),
+        number(benchmark.standard_error),
+        number(benchmark.interval.map(|interval| interval[0])),
+        number(benchmark.interval.map(|interval| interval[1])),
+        benchmark.items.to_string(),
+        benchmark.samples.to_string(),
+        benchmark.coverage.to_string(),
+        outcomes.correct.to_string(),
+        outcomes.incorrect.to_string(),
+        outcomes.graded.to_string(),
+        outcomes.no_answer.to_string(),
+        outcomes.truncated.to_string(),
+        outcomes.refused.to_string(),
+        outcomes.empty.to_string(),
+        outcomes.context_overflow.to_string(),
+        outcomes.engine_error.to_string(),
+        outcomes.grader_error.to_string(),
+        outcomes.ungraded.to_string(),
+        outcomes.missing.to_string(),
+        result.state.label().to_owned(),
+        result.evaluation.to_string(),
+        result.team.to_string(),
+        result.checkpoint.to_string(),
+    ]
+}
+
+fn quoted(field: &str) -> String {
+    if field.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", field.replace('"', "\"\""))
+    } else {
+        field.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn csv_fields_are_quoted_where_needed() {
+        assert_eq!(quoted("a,\"b\""), "\"a,\"\"b\"\"\"");
+        assert_eq!(quoted("plain"), "plain");
+    }
+}

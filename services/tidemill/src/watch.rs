@@ -1,0 +1,74 @@
+//! Following results as they come.
+
+use crate::arguments::Watch;
+use crate::evaluate::stop_signal;
+use crate::exit::Done;
+use crate::session::{self, Need, Session};
+use crate::view::{Following, News};
+use crate::{output, table};
+
+pub(crate) fn run(args: Watch) -> anyhow::Result<Done> {
+    let config = session::configuration(&args.place, "warn")?;
+    session::block_on(async {
+        let session = Session::open(&args.place, config, Need::Any).await?;
+        let mut following = Following::open(&session.context).await;
+        output::note(&format!("following results at {}; Ctrl-C ends", session.url()));
+        let watched = loop {
+            let news = tokio::select! {
+                news = following.next() => news,
+                _ = stop_signal() => break Ok(()),
+            };
+            if let Err(error) = show(&args, &news) {
+                break Err(error);
+            }
+        };
+        session.close().await;
+        watched.map(|()| Done::Valid)
+    })
+}
+
+fn show(args: &Watch, news: &News) -> anyhow::Result<()> {
+    let is_wanted = |run| args.run.as_ref().is_none_or(|wanted| wanted == run);
+    match news {
+        News::Event(event) if is_wanted(&event.run) => {
+            let reason = event
+                .reason
+                .as_deref()
+                .map(|reason| format!(": {reason}"))
+                .unwrap_or_default();
+            let suite = &event.suite.name;
+            output::note(&format!(
+                "{} step {} {suite}: {}{reason}",
+                event.run,
+                event.step,
+                event.state.label()
+            ));
+        }
+        News::Result(message) if is_wanted(&message.result.run) && args.json => {
+            output::data(&serde_json::to_string(message)?)?;
+        }
+        News::Result(message) if is_wanted(&message.result.run) => {
+            let result = &message.result;
+            for benchmark in &result.benchmarks {
+                let kind = if message.provisional {
+                    "provisional"
+                } else {
+                    result.state.label()
+                };
+                output::data(&format!(
+                    "{} step {} {}: {} % of {} items, coverage {:.3}, {} truncated, {} failed or missing ({kind})",
+                    result.run,
+                    result.step,
+                    benchmark.name,
+                    table::score(benchmark),
+                    benchmark.items,
+                    benchmark.coverage,
+                    benchmark.outcomes.truncated,
+                    benchmark.outcomes.failed()
+                ))?;
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
