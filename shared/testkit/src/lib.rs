@@ -1,1 +1,19 @@
-//! tidemill-testkit.
+//! What tests run against, in place of a production deployment.
+//!
+//! - [`Broker`]: a real nats-server with JetStream, on a free port and a store of its own, that can be killed and brought back.
+//! - [`FakeEngine`]: an OpenAI-compatible server inside the test, scripted to answer well, badly or not at all.
+//! - [`Service`]: a program of ours as a process, with its log captured, that can be killed at any moment.
+//!
+//! Nothing outlives the test process, even one that is killed. Only tests use this crate, so it returns [`anyhow::Error`]
+//! throughout; it knows nothing of Tidemill's own types, so that every other crate may use it.
+
+pub mod broker;
+pub mod engine;
+pub mod process;
+
+mod port;
+mod watchdog;
+
+pub use broker::Broker;
+pub use engine::{FakeEngine, Reply};
+pub use process::Service;

@@ -1,0 +1,96 @@
+# Every command that people and CI run, by name. `make` alone lists them.
+
+CARGO ?= cargo
+PYTHON ?= python3
+# Where cargo puts what it builds; the Python tests look for the program there.
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+TOOLS := .tools
+VENV := $(TOOLS)/venv
+BROKER := $(TOOLS)/bin/nats-server
+CARGO_TEST_FLAGS ?= --no-fail-fast
+
+# A shell that has not been started anew since rustup ran does not know cargo yet.
+ifeq ($(shell command -v cargo 2>/dev/null),)
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo test ci bench lint fmt fmt-check clippy docs deny spelling schemas generated broker bins \
+	rust-test python-test ops-test clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: broker ## Build target/release/tidemill and get the broker
+	$(CARGO) build --locked --release --package tidemill
+
+demo: build ## Evaluate the shipped checkpoints on this machine, live, from nothing
+	$(TARGET)/release/tidemill demo
+
+test: broker bins ## Run all tests: Rust with real brokers and engines, the Python client, the scripts
+	@failed=; \
+	$(MAKE) --no-print-directory ops-test || failed="$$failed ops-test"; \
+	$(MAKE) --no-print-directory python-test || failed="$$failed python-test"; \
+	$(MAKE) --no-print-directory rust-test || failed="$$failed rust-test"; \
+	if [ -n "$$failed" ]; then echo "make test: failed:$$failed" >&2; exit 1; fi
+
+ci: lint test generated ## Everything CI runs
+
+bench: build ## Run the benchmarks, as a table of ratios
+	$(CARGO) bench --locked --workspace
+
+lint: fmt-check clippy docs spelling deny ## Formatting, clippy, docs, spelling, dependencies: warnings are errors
+
+fmt: ## Format the code
+	$(CARGO) fmt --all
+
+deny: ## Check licences, bans and sources of dependencies
+	@if command -v cargo-deny >/dev/null; then cargo-deny --locked check bans licenses sources; \
+	else echo "make deny: skipped, cargo-deny is not installed (cargo install cargo-deny)"; fi
+
+schemas: ## Write the generated files anew: streams/STREAMS.md and the JSON Schemas
+	UPDATE_GENERATED=1 $(CARGO) test --locked --package tidemill-streams --test generated
+
+rust-test: broker bins ## Run the Rust tests alone
+	$(CARGO) test --locked --workspace $(CARGO_TEST_FLAGS)
+
+python-test: bins broker $(VENV)/installed ## Run the Python client against a running pipeline
+	TIDEMILL_BIN="$(abspath $(TARGET))/debug/tidemill" $(VENV)/bin/python -m unittest discover --start-directory tests/python --verbose
+
+ops-test: $(VENV)/installed ## Test the scripts and docker-compose.yml
+	ops/tests/get-nats-server.sh
+	TIDEMILL_BIN="$(wildcard $(abspath $(TARGET))/debug/tidemill)" $(VENV)/bin/python ops/tests/compose.py
+
+clean: ## Remove what was built and fetched; evaluations in .tidemill stay
+	$(CARGO) clean
+	rm -rf $(TOOLS)
+
+fmt-check:
+	$(CARGO) fmt --all --check
+
+clippy:
+	$(CARGO) clippy --locked --workspace --all-targets -- --deny warnings
+
+docs:
+	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items
+
+spelling:
+	@if command -v typos >/dev/null; then typos; \
+	else echo "make spelling: skipped, typos is not installed (cargo install typos-cli)"; fi
+
+# A stale file fails its own test too; this also sees a file that nobody generates any more or that was edited after.
+generated: schemas
+	@git diff --exit-code -- streams || { echo "make generated: commit the files above" >&2; exit 1; }
+
+bins:
+	$(CARGO) build --locked --workspace --bins
+
+broker:
+	@ops/get-nats-server $(TOOLS)/bin >/dev/null
+
+$(VENV)/installed: tests/python/requirements.txt
+	@mkdir -p $(TOOLS)
+	@$(PYTHON) -c 'import venv, ensurepip' || { echo "make: Python's venv module is missing (Debian: apt-get install python3-venv)" >&2; exit 1; }
+	$(PYTHON) -m venv --clear $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --requirement $<
+	@touch $@
