@@ -1,0 +1,334 @@
+//! The rules of delivery against a real broker: nothing lost, nothing twice, whatever dies.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tidemill_config::Config;
+use tidemill_domain::{Completion, Digest, Ending, EvaluationId, GroupId, ItemKey, Release, Timestamp};
+use tidemill_service::{Context, Failure, Follow, Published, Start, acquire, connect, prepare, work};
+use tidemill_storage::{Address, Store};
+use tidemill_streams::{Durable, Released, declared, durable, subject};
+use tidemill_testkit::broker::Broker;
+use tokio_util::sync::CancellationToken;
+
+struct Bench {
+    broker: Broker,
+    context: Context,
+    _folder: tempfile::TempDir,
+}
+
+async fn bench() -> Bench {
+    let broker = Broker::start().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let context = context(&broker, folder.path()).await;
+    Bench {
+        broker,
+        context,
+        _folder: folder,
+    }
+}
+
+async fn context(broker: &Broker, folder: &std::path::Path) -> Context {
+    let config = Config::default();
+    let connection = connect(&config, &broker.url(), "test").await.unwrap();
+    let store = Store::open(Address::of_folder(folder)).unwrap();
+    prepare(&connection, &config, &store, true).await.unwrap();
+    Context::new("generator", connection, store, Arc::new(config))
+}
+
+fn group() -> GroupId {
+    GroupId::from_digest(&Digest::of(b"group"))
+}
+
+fn key(item: u32) -> ItemKey {
+    ItemKey {
+        evaluation: EvaluationId::from_digest(&Digest::of(b"evaluation")),
+        benchmark: 0,
+        item,
+        sample: 0,
+    }
+}
+
+fn released(item: u32) -> Released {
+    let release = Release {
+        key: key(item),
+        manifest: Digest::of(b"manifest"),
+        again: false,
+    };
+    Released {
+        group: group(),
+        release,
+    }
+}
+
+fn completion(item: u32, text: &str) -> Completion {
+    Completion {
+        key: key(item),
+        manifest: Digest::of(b"manifest"),
+        ending: Ending::Stop,
+        text: text.to_owned(),
+        reasoning: None,
+        finish_reason: None,
+        stop_reason: None,
+        truncated: false,
+        choices: Vec::new(),
+        detail: None,
+        prompt_tokens: 1,
+        completion_tokens: 1,
+        requests: 1,
+        attempts: 1,
+        cached: false,
+        engine: String::new(),
+        started: Timestamp(0),
+        finished: Timestamp(0),
+    }
+}
+
+/// The generators' consumer with a short wait, so that redelivery is seen soon.
+fn impatient() -> Durable {
+    Durable {
+        ack_wait: Duration::from_secs(1),
+        ..durable::generator(&group(), 64)
+    }
+}
+
+async fn release_all(context: &Context, items: u32) {
+    for item in 0..items {
+        context.publisher.publish(&released(item), None).await.unwrap();
+    }
+}
+
+async fn wait_for_done(context: &Context, count: usize) -> HashSet<ItemKey> {
+    let filter = subject::done_of_evaluation(&key(0).evaluation);
+    let mut follow = Follow::open(context, declared::DONE, filter, true, Start::Beginning).await;
+    let mut keys = HashSet::new();
+    let all = async {
+        while keys.len() < count {
+            let subject = follow.next().await.subject;
+            assert!(
+                keys.insert(subject::key_of(&subject).unwrap()),
+                "{subject} was recorded twice"
+            );
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), all)
+        .await
+        .expect("every item is recorded");
+    keys
+}
+
+async fn messages(context: &Context, stream: &str) -> u64 {
+    context
+        .jetstream()
+        .get_stream(stream)
+        .await
+        .unwrap()
+        .cached_info()
+        .state
+        .messages
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_write_of_a_key_wins() {
+    let bench = bench().await;
+    let publisher = &bench.context.publisher;
+    assert!(matches!(
+        publisher.publish(&completion(0, "first"), None).await.unwrap(),
+        Published::Stored(_)
+    ));
+    assert_eq!(
+        publisher.publish(&completion(0, "second"), None).await.unwrap(),
+        Published::AlreadyThere
+    );
+    assert!(matches!(
+        publisher.publish(&completion(1, "other"), None).await.unwrap(),
+        Published::Stored(_)
+    ));
+    assert_eq!(messages(&bench.context, "DONE").await, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_that_waits_is_not_released_twice() {
+    let bench = bench().await;
+    let publisher = &bench.context.publisher;
+    assert!(matches!(
+        publisher.publish(&released(0), None).await.unwrap(),
+        Published::Stored(_)
+    ));
+    assert_eq!(
+        publisher.publish(&released(0), None).await.unwrap(),
+        Published::AlreadyThere
+    );
+    assert_eq!(messages(&bench.context, "READY").await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failures_and_panics_are_delivered_again_until_the_effect_is_stored() {
+    let bench = bench().await;
+    release_all(&bench.context, 12).await;
+    let tries = Arc::new(AtomicUsize::new(0));
+    let stop = CancellationToken::new();
+    let working = {
+        let (context, tries, stop) = (bench.context.clone(), Arc::clone(&tries), stop.clone());
+        tokio::spawn(async move {
+            let publisher = context.publisher.clone();
+            let handler = move |delivery: tidemill_service::Delivery| {
+                let (publisher, tries) = (publisher.clone(), Arc::clone(&tries));
+                async move {
+                    tries.fetch_add(1, Ordering::Relaxed);
+                    let item = subject::key_of(&delivery.subject).unwrap().item;
+                    assert!(item % 4 != 0 || delivery.delivered > 1, "a panic at the first delivery");
+                    if item % 4 == 1 && delivery.delivered == 1 {
+                        return Err(Failure {
+                            class: tidemill_domain::Class::Transient,
+                            reason: "first try".to_owned(),
+                        });
+                    }
+                    publisher.publish(&completion(item, "done"), None).await?;
+                    Ok(())
+                }
+            };
+            work(&context, &impatient(), 4, &stop, handler).await;
+        })
+    };
+    assert_eq!(wait_for_done(&bench.context, 12).await.len(), 12);
+    assert_eq!(tries.load(Ordering::Relaxed), 12 + 3 + 3);
+    stop.cancel();
+    working.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_processed_is_kept_with_its_reason() {
+    let bench = bench().await;
+    release_all(&bench.context, 1).await;
+    let stop = CancellationToken::new();
+    let working = {
+        let (context, stop) = (bench.context.clone(), stop.clone());
+        tokio::spawn(async move {
+            let handler = |_| async { Err(Failure::permanent("no such\nmanifest")) };
+            work(&context, &impatient(), 4, &stop, handler).await;
+        })
+    };
+    let mut dead = Follow::open(
+        &bench.context,
+        declared::DEAD,
+        "tm.dead.>".to_owned(),
+        false,
+        Start::Beginning,
+    )
+    .await;
+    let letter = tokio::time::timeout(Duration::from_secs(20), dead.next())
+        .await
+        .expect("a dead letter");
+    let headers = letter.headers.unwrap();
+    assert_eq!(letter.subject, "tm.dead.generator");
+    assert_eq!(headers.get("Tidemill-Reason").unwrap().as_str(), "no such manifest");
+    assert_eq!(
+        subject::key_of(headers.get("Tidemill-Subject").unwrap().as_str()),
+        Some(key(0))
+    );
+    assert_eq!(
+        tidemill_codec::decode::<Release>(&letter.payload).unwrap(),
+        released(0).release
+    );
+    stop.cancel();
+    working.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broker_that_is_killed_loses_nothing_and_work_goes_on() {
+    let mut bench = bench().await;
+    release_all(&bench.context, 200).await;
+    let stop = CancellationToken::new();
+    let handled = Arc::new(Mutex::new(Vec::new()));
+    let working = {
+        let (context, stop, handled) = (bench.context.clone(), stop.clone(), Arc::clone(&handled));
+        tokio::spawn(async move {
+            let publisher = context.publisher.clone();
+            let handler = move |delivery: tidemill_service::Delivery| {
+                let (publisher, handled) = (publisher.clone(), Arc::clone(&handled));
+                async move {
+                    let item = subject::key_of(&delivery.subject).unwrap().item;
+                    handled.lock().unwrap().push(item);
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                    publisher.publish(&completion(item, "done"), None).await?;
+                    Ok(())
+                }
+            };
+            work(&context, &impatient(), 8, &stop, handler).await;
+        })
+    };
+    let watching = {
+        let context = bench.context.clone();
+        tokio::spawn(async move { wait_for_done(&context, 200).await })
+    };
+    while handled.lock().unwrap().len() < 50 {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    bench.broker.kill().unwrap();
+    bench.broker.restart().unwrap();
+    assert_eq!(watching.await.unwrap().len(), 200);
+    assert_eq!(messages(&bench.context, "DONE").await, 200);
+    stop.cancel();
+    working.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_has_one_holder_and_passes_on_when_it_is_given_back() {
+    let bench = bench().await;
+    let first = acquire(&bench.context, "group.a").await.unwrap();
+    let other = bench.context.role("loader");
+    let waiting = tokio::spawn(async move { acquire(&other, "group.a").await.is_some() });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(!waiting.is_finished());
+    assert!(acquire(&bench.context, "group.b").await.is_some());
+    drop(first);
+    let passed = tokio::time::timeout(Duration::from_secs(5), waiting)
+        .await
+        .expect("the lease passes on");
+    assert!(passed.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn services_of_one_broker_must_share_a_store() {
+    let bench = bench().await;
+    let elsewhere = tempfile::tempdir().unwrap();
+    let config = Config::default();
+    let connection = connect(&config, &bench.broker.url(), "other").await.unwrap();
+    let store = Store::open(Address::of_folder(elsewhere.path())).unwrap();
+    let refused = prepare(&connection, &config, &store, true)
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(refused.contains("object store"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_that_differ_are_refused_and_not_changed() {
+    let bench = bench().await;
+    let js = bench.context.jetstream();
+    let mut config = declared::DONE.config(1);
+    config.max_bytes /= 2;
+    js.update_stream(config).await.unwrap();
+    let refused = prepare(&bench.context.broker, &Config::default(), &bench.context.store, true)
+        .await
+        .unwrap_err();
+    assert!(refused.to_string().contains("max_bytes"), "{refused}");
+    assert!(refused.to_string().contains("streams apply"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broker_that_is_not_there_or_not_fit_is_named() {
+    let mut config = Config::default();
+    config.broker.connect_timeout = Duration::from_millis(200);
+    let nobody = connect(&config, "nats://127.0.0.1:1", "test")
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        nobody.contains("nats://127.0.0.1:1") && nobody.contains("--nats"),
+        "{nobody}"
+    );
+}
