@@ -1,0 +1,143 @@
+//! The allowed arrows between crates, read from `cargo metadata`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+/// Which crates of ours each crate may depend on; tests may also use the testkit.
+const ALLOWED: &[(&str, &[&str])] = &[
+    ("domain", &[]),
+    ("codec", &["domain"]),
+    ("streams", &["domain", "codec"]),
+    ("config", &[]),
+    ("telemetry", &[]),
+    ("storage", &["domain", "codec"]),
+    ("tasks", &["domain"]),
+    ("inference", &["domain"]),
+    (
+        "service",
+        &["domain", "codec", "streams", "config", "telemetry", "storage"],
+    ),
+    ("testkit", &[]),
+    ("engine", &["telemetry"]),
+    (
+        "loader",
+        &[
+            "domain",
+            "codec",
+            "streams",
+            "config",
+            "telemetry",
+            "storage",
+            "service",
+            "inference",
+            "tasks",
+        ],
+    ),
+    (
+        "generator",
+        &[
+            "domain",
+            "codec",
+            "streams",
+            "config",
+            "telemetry",
+            "storage",
+            "service",
+            "inference",
+        ],
+    ),
+    (
+        "grader",
+        &[
+            "domain",
+            "codec",
+            "streams",
+            "config",
+            "telemetry",
+            "storage",
+            "service",
+        ],
+    ),
+    (
+        "aggregator",
+        &[
+            "domain",
+            "codec",
+            "streams",
+            "config",
+            "telemetry",
+            "storage",
+            "service",
+        ],
+    ),
+    ("trainer", &[]),
+    ("tests", &["testkit"]),
+];
+
+fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let said = Command::new(cargo)
+        .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
+        .current_dir(tidemill_tests::workspace())
+        .output()
+        .unwrap();
+    let metadata: serde_json::Value = serde_json::from_slice(&said.stdout).unwrap();
+    let ours = |name: &str| name.strip_prefix("tidemill-").map(str::to_owned);
+    let mut found = BTreeMap::new();
+    for package in metadata["packages"].as_array().unwrap() {
+        let listed = package["dependencies"].as_array().unwrap().iter();
+        let normal = listed.filter(|dependency| dependency["kind"].is_null());
+        let names = normal
+            .filter_map(|dependency| ours(dependency["name"].as_str().unwrap()))
+            .collect();
+        found.insert(package["name"].as_str().unwrap().to_owned(), names);
+    }
+    found
+}
+
+#[test]
+fn crates_depend_only_along_the_allowed_arrows() {
+    let allowed: BTreeMap<&str, BTreeSet<&str>> = ALLOWED
+        .iter()
+        .map(|(name, arrows)| (*name, arrows.iter().copied().collect()))
+        .collect();
+    for (package, arrows) in dependencies() {
+        let Some(name) = package.strip_prefix("tidemill-") else {
+            assert_eq!(package, "tidemill", "a crate without the project's prefix");
+            continue;
+        };
+        let allowed = allowed
+            .get(name)
+            .unwrap_or_else(|| panic!("{name} is not listed: say what it may depend on"));
+        for arrow in arrows {
+            assert!(allowed.contains(arrow.as_str()), "{name} must not depend on {arrow}");
+        }
+    }
+}
+
+#[test]
+fn the_list_names_only_crates_that_exist() {
+    let found = dependencies();
+    for (name, _) in ALLOWED {
+        assert!(
+            found.contains_key(&format!("tidemill-{name}")),
+            "{name} is listed and does not exist"
+        );
+    }
+}
+
+/// The unmaintained crates of the stack, each behind one file.
+#[test]
+fn pinned_crates_are_used_by_one_file_each() {
+    for (word, home) in [
+        ("bincode::", "shared/codec/src/binary.rs"),
+        ("use backoff::", "shared/service/src/backoff.rs"),
+    ] {
+        let said = Command::new("grep")
+            .args(["-rlE", "--include=*.rs", word, "shared", "services", "streams"])
+            .current_dir(tidemill_tests::workspace())
+            .output()
+            .unwrap();
+        assert_eq!(String::from_utf8(said.stdout).unwrap().trim(), home, "{word}");
+    }
+}

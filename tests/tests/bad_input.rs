@@ -1,0 +1,201 @@
+//! Bad input: one clear sentence, the documented exit code, nothing lost.
+
+use std::path::Path;
+
+use tidemill_testkit::{Broker, FakeEngine};
+use tidemill_tests::{Ran, Workbench, tidemill, workspace};
+
+fn refused(ran: &Ran, parts: &[&str]) {
+    assert_eq!(ran.code, Some(2), "{}{}", ran.output, ran.log);
+    assert_eq!(ran.output, "", "a failure is not data");
+    for part in parts {
+        assert!(ran.log.contains(part), "{part:?} is missing in: {}", ran.log);
+    }
+    assert!(!ran.log.contains("panicked"), "{}", ran.log);
+}
+
+fn evaluate(bench: &Workbench, more: &[&str]) -> Ran {
+    let (suite, data) = (bench.text("suite.toml"), bench.text("data"));
+    let mut arguments = vec!["evaluate", "--suite", &suite, "--data-dir", &data];
+    arguments.extend(more);
+    tidemill(&arguments).unwrap()
+}
+
+#[test]
+fn suites_that_are_wrong_are_refused_before_any_request() {
+    let engine = FakeEngine::start().unwrap();
+    let endpoint = ["--endpoint", &engine.url(), "--model", engine.model()];
+    let bench = Workbench::new(3).unwrap();
+    let good = std::fs::read_to_string(bench.path("suite.toml")).unwrap();
+    let cases: [(&str, &str, &[&str]); 4] = [
+        ("max_tokens = 8", "max_tokns = 8", &["suite.toml", "max_tokns"]),
+        ("data = \"sums.jsonl\"", "data = \"none.jsonl\"", &["none.jsonl"]),
+        ("{{ a }}+{{ b }}\\nA:", "{{ aa }}\\nA:", &["sums.jsonl", "1", "aa"]),
+        ("kind = \"exact\"", "kind = \"exakt\"", &["exakt"]),
+    ];
+    for (from, to, parts) in cases {
+        bench.write("suite.toml", &good.replacen(from, to, 1)).unwrap();
+        refused(&evaluate(&bench, &endpoint), parts);
+    }
+    bench.write("suite.toml", &good).unwrap();
+    bench.write("sums.jsonl", "").unwrap();
+    refused(&evaluate(&bench, &endpoint), &["sums.jsonl"]);
+    let row = r#"{"id": 1, "a": 1, "b": 2, "sum": 3, "choices": [" 3", " 4"], "right": 0}"#;
+    bench
+        .write(
+            "sums.jsonl",
+            &format!("{row}\n{}", row.replace("\"id\": 1", "\"id\": \"1\"")),
+        )
+        .unwrap();
+    refused(&evaluate(&bench, &endpoint), &["sums.jsonl", "1", "2"]);
+    assert_eq!(engine.stats().requests, 0);
+    let missing = tidemill(&[
+        "evaluate",
+        "--suite",
+        "/nowhere/suite.toml",
+        "--endpoint",
+        "http://127.0.0.1:1",
+        "--model",
+        "m",
+    ])
+    .unwrap();
+    refused(&missing, &["/nowhere/suite.toml"]);
+}
+
+#[test]
+fn endpoints_that_are_down_or_serve_another_model_are_named() {
+    let bench = Workbench::new(3).unwrap();
+    let down = evaluate(
+        &bench,
+        &[
+            "--endpoint",
+            "http://127.0.0.1:1",
+            "--model",
+            "m",
+            "--engine-patience",
+            "1s",
+        ],
+    );
+    refused(&down, &["http://127.0.0.1:1"]);
+    let engine = FakeEngine::builder().model("right-name").start().unwrap();
+    let wrong = evaluate(&bench, &["--endpoint", &engine.url(), "--model", "wrong-name"]);
+    refused(&wrong, &["wrong-name", "right-name"]);
+    assert_eq!(engine.stats().requests, 0);
+}
+
+#[test]
+fn checkpoints_that_cannot_be_evaluated_are_named() {
+    let bench = Workbench::new(3).unwrap();
+    let broken = workspace().join("services/engine/tests/data/broken");
+    let cases: [(&str, &[&str]); 3] = [
+        ("hf-missing-shard", &["model-00002-of-00003.safetensors", "missing"]),
+        ("hf-truncated-shard", &["model-00003-of-00003.safetensors", "bytes"]),
+        ("hf-no-tokenizer", &["tokenizer.json"]),
+    ];
+    for (name, parts) in cases {
+        let folder = broken.join(name);
+        assert!(folder.is_dir(), "{}", folder.display());
+        refused(
+            &evaluate(&bench, &["--checkpoint", &folder.display().to_string()]),
+            parts,
+        );
+    }
+    refused(
+        &evaluate(&bench, &["--checkpoint", "/nowhere/step-1"]),
+        &["/nowhere/step-1"],
+    );
+    let other = copy_with_config(
+        &bench,
+        &broken.join("../hf-single"),
+        "LlamaForCausalLM",
+        "MambaForCausalLM",
+    );
+    refused(&evaluate(&bench, &["--checkpoint", &other]), &["MambaForCausalLM"]);
+}
+
+fn copy_with_config(bench: &Workbench, from: &Path, old: &str, new: &str) -> String {
+    let to = bench.path("changed");
+    std::fs::create_dir_all(&to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().flatten() {
+        std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    }
+    let config = std::fs::read_to_string(to.join("config.json"))
+        .unwrap()
+        .replace(old, new);
+    std::fs::write(to.join("config.json"), config).unwrap();
+    to.display().to_string()
+}
+
+#[test]
+fn brokers_that_cannot_be_used_are_named() {
+    let bench = Workbench::new(3).unwrap();
+    let engine = FakeEngine::start().unwrap();
+    let endpoint = ["--endpoint", &engine.url(), "--model", engine.model()];
+    let with = |url: &str| {
+        let mut arguments = endpoint.to_vec();
+        arguments.extend(["--nats", url]);
+        evaluate(&bench, &arguments)
+    };
+    // `connect_timeout` bounds how long nobody is waited for; the default of 10 s is for people.
+    refused(&with("nats://127.0.0.1:1"), &["nats://127.0.0.1:1"]);
+    assert_eq!(engine.stats().requests, 0);
+}
+
+#[test]
+fn a_second_owner_of_a_data_directory_is_told_who_has_it() {
+    let bench = Workbench::new(3).unwrap();
+    let data = bench.text("data");
+    let first = tidemill_testkit::Service::tidemill()
+        .unwrap()
+        .args(["up", "--data-dir", &data])
+        .env_remove("NATS_URL")
+        .spawn()
+        .unwrap();
+    first
+        .wait_for_line("ready", std::time::Duration::from_secs(60))
+        .unwrap();
+    let second = evaluate(&bench, &["--endpoint", "http://127.0.0.1:1", "--model", "m"]);
+    refused(&second, &["in use", &first.id().to_string(), "--nats"]);
+    // Reading goes through the owner's broker.
+    let results = tidemill(&["results", "--json", "--data-dir", &data]).unwrap();
+    assert_eq!(
+        (results.code, results.output.trim()),
+        (Some(0), "[]"),
+        "{}",
+        results.log
+    );
+}
+
+#[test]
+fn a_service_without_streams_says_what_to_do() {
+    let broker = Broker::start().unwrap();
+    let bench = Workbench::new(1).unwrap();
+    let data = bench.text("data");
+    let ran = tidemill(&["grader", "--nats", &broker.url(), "--data-dir", &data]).unwrap();
+    assert_eq!(ran.code, Some(69), "{}", ran.log);
+    assert!(ran.log.contains("streams apply"), "{}", ran.log);
+    let applied = tidemill(&["streams", "apply", "--nats", &broker.url()]).unwrap();
+    assert_eq!(applied.code, Some(0), "{}", applied.log);
+    let checked = tidemill(&["streams", "check", "--json", "--nats", &broker.url()]).unwrap();
+    assert_eq!(
+        (checked.code, checked.output.trim()),
+        (Some(0), "[]"),
+        "{}",
+        checked.log
+    );
+}
+
+#[test]
+fn wrong_usage_is_explained() {
+    for arguments in [
+        &["evaluate"][..],
+        &["evaluate", "--suite", "s.toml"],
+        &["items", "xyz"],
+        &["results", "--format", "xml"],
+        &["nonsense"],
+    ] {
+        let ran = tidemill(arguments).unwrap();
+        assert_eq!(ran.code, Some(2), "{arguments:?}: {}", ran.log);
+        assert!(ran.log.contains("--help") || ran.log.contains("error:"), "{}", ran.log);
+    }
+}

@@ -1,0 +1,236 @@
+//! One command from suite and endpoint to a result: right, resumed, and answered from what is stored.
+
+use std::time::Duration;
+
+use tidemill_testkit::{FakeEngine, Reply, Service};
+use tidemill_tests::{Workbench, tidemill};
+
+fn run(arguments: &[String]) -> tidemill_tests::Ran {
+    tidemill(&arguments.iter().map(String::as_str).collect::<Vec<_>>()).unwrap()
+}
+
+#[test]
+fn an_evaluation_counts_every_sample_and_again_asks_nothing() {
+    let bench = Workbench::new(50).unwrap();
+    let engine = FakeEngine::builder().respond(Workbench::answer).start().unwrap();
+    let command = bench.evaluate(&engine.url(), engine.model());
+    let first = run(&command);
+    assert_eq!(first.code, Some(0), "{}", first.log);
+    let result = first.json().unwrap();
+    assert_eq!(result["state"], "final");
+    let names: Vec<&str> = result["benchmarks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|b| b["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["exact", "chat", "likelihood"]);
+    for benchmark in result["benchmarks"].as_array().unwrap() {
+        assert_eq!(benchmark["coverage"], 1.0, "{benchmark}");
+        let outcomes = benchmark["outcomes"].as_object().unwrap();
+        let total: u64 = outcomes.values().map(|count| count.as_u64().unwrap()).sum();
+        assert_eq!(total, benchmark["samples"].as_u64().unwrap());
+    }
+    // Sums 4n+1 that are multiples of 5 are answered wrong: n = 1, 6, 11, ... of 50.
+    assert_eq!(result["benchmarks"][0]["outcomes"]["incorrect"], 10);
+    assert_eq!(result["benchmarks"][0]["mean"], 0.8);
+    assert_eq!(result["benchmarks"][1]["samples"], 100);
+    for stage in [
+        "written",
+        "seen",
+        "queued",
+        "admitted",
+        "serving",
+        "first_request",
+        "last_completion",
+        "last_grade",
+        "visible",
+    ] {
+        assert!(result["timeline"][stage].is_string(), "{stage}: {}", result["timeline"]);
+    }
+    let requests = engine.stats().requests;
+    assert!(
+        requests <= Workbench::requests(50) + 1,
+        "one warm-up and one request a sample or choice, not {requests}"
+    );
+
+    let second = run(&command);
+    assert_eq!(second.code, Some(0), "{}", second.log);
+    assert_eq!(second.json().unwrap(), result);
+    assert_eq!(engine.stats().requests, requests, "the second run asked the engine");
+}
+
+#[test]
+fn a_killed_evaluation_goes_on_where_it_was() {
+    let items = 120;
+    let bench = Workbench::new(items).unwrap();
+    let slow =
+        |request: &tidemill_testkit::engine::Request| Workbench::answer(request).after(Duration::from_millis(40));
+    let engine = FakeEngine::builder().respond(slow).start().unwrap();
+    let mut command = bench.evaluate(&engine.url(), engine.model());
+    command.extend(["--max-in-flight".to_owned(), "8".to_owned()]);
+    let mut first = Service::tidemill()
+        .unwrap()
+        .args(&command)
+        .env_remove("NATS_URL")
+        .spawn()
+        .unwrap();
+    while engine.stats().requests < 150 {
+        std::thread::sleep(Duration::from_millis(5));
+        assert!(first.poll().unwrap().is_none(), "ended early: {:?}", first.log());
+    }
+    first.kill9().unwrap();
+    let second = run(&command);
+    assert_eq!(second.code, Some(0), "{}", second.log);
+    let result = second.json().unwrap();
+    assert_eq!(result["state"], "final");
+    assert!(
+        result["benchmarks"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|benchmark| benchmark["coverage"] == 1.0)
+    );
+    let requests = engine.stats().requests;
+    let most = Workbench::requests(items) + 8 * 4 + 2;
+    assert!(
+        requests <= most,
+        "{requests} requests: what was finished was asked for again (at most {most})"
+    );
+}
+
+#[test]
+fn items_show_prompt_completion_and_outcome() {
+    let bench = Workbench::new(10).unwrap();
+    let engine = FakeEngine::builder().respond(Workbench::answer).start().unwrap();
+    let evaluated = run(&bench.evaluate(&engine.url(), engine.model())).json().unwrap();
+    let id = evaluated["evaluation"].as_str().unwrap();
+    let data = bench.text("data");
+    let items = tidemill(&["items", id, "--json", "--data-dir", &data]).unwrap();
+    assert_eq!(items.code, Some(0), "{}", items.log);
+    let rows: Vec<serde_json::Value> = items
+        .output
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(rows.len() as u64, Workbench::samples(10));
+    let first = &rows[0];
+    assert_eq!(first["prompt"], "Q: 0+1\nA:");
+    assert_eq!(
+        (first["completion"].as_str(), first["extracted"].as_str()),
+        (Some(" 1"), Some("1"))
+    );
+    assert_eq!(
+        (first["outcome"].as_str(), first["target"].as_str()),
+        (Some("correct"), Some("1"))
+    );
+    assert_eq!(first["finish_reason"], "stop");
+    let wrong = tidemill(&["items", id, "--json", "--data-dir", &data, "--outcome", "incorrect"]).unwrap();
+    assert!(wrong.output.lines().count() > 0 && wrong.output.lines().all(|line| line.contains("\"incorrect\"")));
+    let results = tidemill(&["results", "--format", "csv", "--data-dir", &data]).unwrap();
+    assert_eq!(results.output.lines().count(), 1 + 3, "{}", results.output);
+}
+
+#[test]
+fn an_engine_that_comes_back_costs_nothing() {
+    let bench = Workbench::new(60).unwrap();
+    let slow =
+        |request: &tidemill_testkit::engine::Request| Workbench::answer(request).after(Duration::from_millis(30));
+    let engine = FakeEngine::builder().respond(slow).start().unwrap();
+    let mut command = bench.evaluate(&engine.url(), engine.model());
+    command.extend(["--max-in-flight".to_owned(), "4".to_owned()]);
+    let mut service = Service::tidemill()
+        .unwrap()
+        .args(&command)
+        .env_remove("NATS_URL")
+        .spawn()
+        .unwrap();
+    while engine.stats().requests < 60 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    engine.set_down(true).unwrap();
+    std::thread::sleep(Duration::from_secs(3));
+    engine.set_down(false).unwrap();
+    assert!(
+        service.wait(Duration::from_secs(90)).unwrap().success(),
+        "{:?}",
+        service.log()
+    );
+    let result: serde_json::Value = serde_json::from_str(&service.output()).unwrap();
+    assert_eq!(result["state"], "final");
+    for benchmark in result["benchmarks"].as_array().unwrap() {
+        assert_eq!(benchmark["outcomes"]["engine_error"], 0, "{benchmark}");
+    }
+}
+
+#[test]
+fn an_engine_that_does_not_come_back_makes_the_evaluation_invalid_and_later_it_goes_on() {
+    let bench = Workbench::new(40).unwrap();
+    let slow =
+        |request: &tidemill_testkit::engine::Request| Workbench::answer(request).after(Duration::from_millis(30));
+    let engine = FakeEngine::builder().respond(slow).start().unwrap();
+    let mut command = bench.evaluate(&engine.url(), engine.model());
+    command.extend(["--max-in-flight", "4", "--engine-patience", "3s"].map(str::to_owned));
+    let mut service = Service::tidemill()
+        .unwrap()
+        .args(&command)
+        .env_remove("NATS_URL")
+        .spawn()
+        .unwrap();
+    while engine.stats().requests < 60 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    engine.set_down(true).unwrap();
+    let status = service.wait(Duration::from_secs(60)).unwrap();
+    assert_eq!(status.code(), Some(1), "{:?}", service.log());
+    let result: serde_json::Value = serde_json::from_str(&service.output()).unwrap();
+    assert_eq!(result["state"], "invalid");
+    assert!(
+        result["reason"].as_str().unwrap().contains("no engine"),
+        "{}",
+        result["reason"]
+    );
+    assert!(result["benchmarks"][0]["outcomes"]["missing"].as_u64().unwrap() > 0);
+    let finished: u64 = engine.stats().requests;
+
+    engine.set_down(false).unwrap();
+    let again = run(&command);
+    assert_eq!(again.code, Some(0), "{}", again.log);
+    assert_eq!(again.json().unwrap()["state"], "final");
+    assert!(engine.stats().requests - finished <= Workbench::requests(40) - finished + 4 * 4 + 3);
+}
+
+#[test]
+fn bad_answers_are_outcomes_of_their_own_and_make_the_evaluation_invalid() {
+    let bench = Workbench::new(20).unwrap();
+    let broken = |request: &tidemill_testkit::engine::Request| {
+        if request.prompt.contains("Q: 7+") {
+            Reply::raw(200, "{\"error\":{\"message\":\"boom\"}}")
+        } else {
+            Workbench::answer(request)
+        }
+    };
+    let engine = FakeEngine::builder().respond(broken).start().unwrap();
+    let ran = run(&bench.evaluate(&engine.url(), engine.model()));
+    assert_eq!(
+        ran.code,
+        Some(0),
+        "1 of 80 samples is below the suite's 2 %: {}",
+        ran.log
+    );
+    let result = ran.json().unwrap();
+    assert_eq!(result["benchmarks"][0]["outcomes"]["engine_error"], 1);
+    assert_eq!(
+        result["benchmarks"][0]["mean"].as_f64().unwrap(),
+        15.0 / 19.0,
+        "the failed one is not a wrong answer"
+    );
+
+    let strict = std::fs::read_to_string(bench.path("suite.toml"))
+        .unwrap()
+        .replace("version = \"1\"", "version = \"2\"\nmax_failure_rate = 0.001");
+    bench.write("suite.toml", &strict).unwrap();
+    let ran = run(&bench.evaluate(&engine.url(), engine.model()));
+    assert_eq!(ran.code, Some(1), "{}", ran.log);
+    assert_eq!(ran.json().unwrap()["state"], "invalid");
+}
