@@ -1,0 +1,122 @@
+//! A server in this process and a client for it.
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use serde_json::Value;
+use tidemill_engine::{Error, Options, serve};
+use tokio::{sync::oneshot, task::JoinHandle};
+use tokio_util::sync::CancellationToken;
+
+/// The directory of the sample checkpoints.
+pub(crate) fn data() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data")
+}
+
+/// Prompts with known results, as found by the reference implementation.
+pub(crate) fn expected() -> Vec<Value> {
+    let text = std::fs::read_to_string(data().join("expected.json")).unwrap();
+    let value: Value = serde_json::from_str(&text).unwrap();
+    value["cases"].as_array().unwrap().clone()
+}
+
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    pub(crate) client: reqwest::Client,
+    pub(crate) shutdown: CancellationToken,
+    task: JoinHandle<Result<(), Error>>,
+}
+
+impl Server {
+    /// Serves a sample checkpoint with default options.
+    pub(crate) async fn start(sample: &str) -> Self {
+        Self::start_with(Options::new(data().join(sample))).await
+    }
+
+    pub(crate) async fn start_with(options: Options) -> Self {
+        let shutdown = CancellationToken::new();
+        let (ready, address) = oneshot::channel();
+        let served = serve(options, shutdown.clone(), move |address| ready.send(address).unwrap());
+        let task = tokio::spawn(served);
+        let address = address.await.expect("the server starts");
+        Self { address, client: client(), shutdown, task }
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> (u16, Value) {
+        let response = self.client.post(self.url(path)).json(body).send().await.unwrap();
+        (response.status().as_u16(), response.json().await.unwrap())
+    }
+
+    /// A completion that succeeds.
+    pub(crate) async fn complete(&self, body: &Value) -> Value {
+        let (status, answer) = self.post("/v1/completions", body).await;
+        assert_eq!(status, 200, "{answer}");
+        answer
+    }
+
+    /// The chunks of a streamed answer, which must end with `[DONE]`.
+    pub(crate) async fn stream(&self, path: &str, body: &Value) -> Vec<Value> {
+        let response = self.client.post(self.url(path)).json(body).send().await.unwrap();
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        let text = response.text().await.unwrap();
+        let mut lines: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
+        assert_eq!(lines.pop(), Some("[DONE]"));
+        lines.into_iter().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    pub(crate) async fn metrics(&self) -> String {
+        self.client.get(self.url("/metrics")).send().await.unwrap().text().await.unwrap()
+    }
+
+    /// The value of a metric whose labels contain `label`.
+    pub(crate) async fn metric(&self, name: &str, label: &str) -> f64 {
+        let text = self.metrics().await;
+        let line = text.lines().find(|line| line.starts_with(&format!("vllm:{name}{{")) && line.contains(label));
+        line.unwrap_or_else(|| panic!("no {name} in {text}")).rsplit(' ').next().unwrap().parse().unwrap()
+    }
+
+    /// Waits until a metric has a value; the test's time limit is the bound.
+    pub(crate) async fn wait_for(&self, name: &str, label: &str, holds: impl Fn(f64) -> bool) {
+        while !holds(self.metric(name, label).await) {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    /// Shuts down and waits for the end.
+    pub(crate) async fn stop(self) {
+        self.shutdown.cancel();
+        self.ended().await.unwrap();
+    }
+
+    pub(crate) async fn ended(self) -> Result<(), Error> {
+        drop(self.client);
+        tokio::time::timeout(Duration::from_secs(20), self.task).await.expect("the server ends in time").unwrap()
+    }
+}
+
+fn client() -> reqwest::Client {
+    // Another test of this process may have been first.
+    rustls::crypto::ring::default_provider().install_default().unwrap_or_default();
+    reqwest::Client::builder().timeout(Duration::from_secs(20)).no_proxy().build().unwrap()
+}
+
+/// The numbers of a JSON list, null as NaN.
+pub(crate) fn numbers(value: &Value) -> Vec<f64> {
+    value.as_array().unwrap().iter().map(|number| number.as_f64().unwrap_or(f64::NAN)).collect()
+}
+
+/// Asserts that two lists agree within `tolerance`, NaN with NaN.
+pub(crate) fn assert_close(left: &[f64], right: &[f64], tolerance: f64) {
+    assert_eq!(left.len(), right.len());
+    for (x, y) in left.iter().zip(right) {
+        assert!((x - y).abs() <= tolerance || (x.is_nan() && y.is_nan()), "{left:?} and {right:?} differ");
+    }
+}
