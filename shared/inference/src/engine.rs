@@ -1,0 +1,161 @@
+//! What the generator asks of an engine, whichever server it is.
+
+use tidemill_domain::Prompt;
+
+use crate::{Answer, ProbeError, Scored, Verdict};
+
+/// An engine that answers requests for one model.
+///
+/// The generator is written against this trait, so its rules can be tested with scripted verdicts.
+pub trait Engine: Send + Sync {
+    /// What the engine can do, as far as is known.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Asks for one completion.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes the connection; servers that watch for this stop generating.
+    fn complete(&self, request: &Request<'_>, connection: Connection) -> impl Future<Output = Attempt<Answer>> + Send;
+
+    /// Asks how likely `choice` is after the context of `scoring`.
+    ///
+    /// # Cancel safety
+    /// As [`Engine::complete`]; what `scoring` has learnt stays valid.
+    fn score(
+        &self,
+        scoring: &mut Scoring<'_>,
+        choice: &str,
+        connection: Connection,
+    ) -> impl Future<Output = Attempt<Scored>> + Send;
+
+    /// Looks whether the engine answers at all and still serves its model; cheap, nothing is generated.
+    fn alive(&self) -> impl Future<Output = Result<(), ProbeError>> + Send;
+}
+
+/// What an engine can do. A caller that needs more than is stated is refused with the reason, never served half.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Log-probabilities of the prompt's tokens (`echo` with `logprobs`): without them nothing is scored by likelihood.
+    pub prompt_logprobs: bool,
+    /// Prompts may be token ids.
+    pub token_ids: bool,
+    /// `/metrics` in Prometheus text.
+    pub metrics: bool,
+    /// A seed makes a sampled answer repeatable.
+    pub seed: bool,
+    /// The chat endpoint applies the model's template.
+    pub chat: bool,
+}
+
+impl Capabilities {
+    /// What any server with the OpenAI API is taken to do until it shows otherwise.
+    pub const ASSUMED: Self = Self {
+        prompt_logprobs: true,
+        token_ids: false,
+        metrics: false,
+        seed: true,
+        chat: true,
+    };
+}
+
+/// One request for a completion. Every setting is sent, so that no server's default takes part.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    /// The served model's name.
+    pub model: &'a str,
+    /// What is sent, and thereby which endpoint is used.
+    pub prompt: &'a Prompt,
+    /// The cap on the answer's length in tokens, at least 1.
+    pub max_tokens: u32,
+    /// 0 is greedy.
+    pub temperature: f64,
+    /// Nucleus sampling; 1 keeps every token.
+    pub top_p: f64,
+    /// Texts that end the answer.
+    pub stop: &'a [String],
+    /// Sent only when `temperature` is above 0: greedy decoding draws nothing. Servers differ in the range they take;
+    /// 31 bits are understood by all.
+    pub seed: Option<u64>,
+}
+
+/// Which connection a request takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Connection {
+    /// One that is kept alive, where there is one.
+    Kept,
+    /// One of its own, for a retry after an answer that may have been damaged on the way.
+    New,
+}
+
+/// How an attempt ended and what it cost.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Attempt<T> {
+    /// How it ended.
+    pub verdict: Verdict<T>,
+    /// HTTP requests sent to the engine, at least 1.
+    pub requests: u32,
+}
+
+/// The scoring of one item's choices: the context they share, and what was learnt about it on the way.
+///
+/// White space at the end of the context belongs to the continuation, because tokenizers join it to the word that
+/// follows.
+///
+/// Source: EleutherAI/lm-evaluation-harness, `lm_eval/api/model.py`, `_encode_pair`.
+#[derive(Debug, Clone)]
+pub struct Scoring<'a> {
+    model: &'a str,
+    context: &'a str,
+    trailing: &'a str,
+    pub(crate) context_tokens: Option<u64>,
+}
+
+impl<'a> Scoring<'a> {
+    /// Prepares the scoring of continuations of `context` by `model`.
+    #[must_use]
+    pub fn new(model: &'a str, context: &'a str) -> Self {
+        let kept = context.trim_end();
+        Self {
+            model,
+            context: kept,
+            trailing: &context[kept.len()..],
+            context_tokens: None,
+        }
+    }
+
+    /// The served model's name.
+    #[must_use]
+    pub const fn model(&self) -> &'a str {
+        self.model
+    }
+
+    /// The context without the white space at its end.
+    #[must_use]
+    pub const fn context(&self) -> &'a str {
+        self.context
+    }
+
+    /// How many tokens the context alone is, once an engine was asked.
+    #[must_use]
+    pub const fn context_tokens(&self) -> Option<u64> {
+        self.context_tokens
+    }
+
+    /// Context and continuation as one prompt.
+    #[must_use]
+    pub fn prompt(&self, choice: &str) -> String {
+        [self.context, self.trailing, choice].concat()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trailing_spaces_of_the_context_belong_to_the_continuation() {
+        let scoring = Scoring::new("m", "Question: 2+2?\nAnswer: ");
+        assert_eq!(scoring.context(), "Question: 2+2?\nAnswer:");
+        assert_eq!(scoring.prompt("4"), "Question: 2+2?\nAnswer: 4");
+    }
+}

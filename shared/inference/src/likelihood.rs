@@ -1,0 +1,266 @@
+//! How likely a continuation is: an echoed prompt's log-probabilities checked, and summed over exactly the continuation.
+//!
+//! Servers echo in many ways, and each wrong reading gives a plausible number. So nothing is summed before the answer
+//! passed the gate ([`Echo::check`]), and where the tokens of the context end is taken from the tokens themselves, then
+//! from offsets that prove consistent, and else from a count of the context's tokens; never guessed.
+
+use tidemill_domain::ChoiceScore;
+
+use crate::classify::{hidden_error, settle};
+use crate::text::Text;
+use crate::wire::{EchoReply, Logprobs};
+use crate::{HttpOutcome, Scoring, Verdict};
+
+/// The score of one continuation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scored {
+    /// The continuation's likelihood.
+    pub choice: ChoiceScore,
+    /// Tokens of context and continuation.
+    pub prompt_tokens: u64,
+    /// Tokens generated although none was wanted: by servers that cannot do without.
+    pub completion_tokens: u64,
+}
+
+/// What the outcome of an echo request means.
+///
+/// `generated` is how many tokens the request had to ask for: 0, or 1 where the server refuses 0.
+///
+/// # Errors
+/// [`NeedsContextTokens`] when the border between context and continuation cannot be seen in the response: call again
+/// once `scoring` knows how many tokens the context alone is.
+pub fn classify_score(
+    outcome: &HttpOutcome,
+    scoring: &Scoring<'_>,
+    choice: &str,
+    generated: u32,
+) -> Result<Verdict<Scored>, NeedsContextTokens> {
+    let mut needs_context_tokens = false;
+    let verdict = settle(outcome, |body| {
+        let reply: EchoReply<'_> = match serde_json::from_slice(body) {
+            Ok(reply) => reply,
+            Err(error) => return Verdict::retry_on_new_connection(format!("the body is not a completion: {error}")),
+        };
+        if reply.error.is_some() || reply.object.as_deref() == Some("error") {
+            return hidden_error(body);
+        }
+        let prompt = scoring.prompt(choice);
+        match Echo::check(reply, &prompt, generated as usize) {
+            Err(fault) => fault.into(),
+            Ok(echo) => echo.score(scoring, &prompt).unwrap_or_else(|NeedsContextTokens| {
+                needs_context_tokens = true;
+                Verdict::retry("the border of the continuation is unknown")
+            }),
+        }
+    });
+    if needs_context_tokens {
+        return Err(NeedsContextTokens);
+    }
+    Ok(verdict)
+}
+
+/// The response alone does not show where the continuation begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("find where the continuation begins: the context's tokens must be counted")]
+pub struct NeedsContextTokens;
+
+/// Why an echo cannot be used.
+enum Fault {
+    /// The server did not echo: it cannot score.
+    NotEchoed(&'static str),
+    /// The numbers cannot be right.
+    Implausible(String),
+}
+
+impl From<Fault> for Verdict<Scored> {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::NotEchoed(what) => Self::Unsupported {
+                detail: format!("the server gives no log-probabilities of the prompt: {what}"),
+            },
+            Fault::Implausible(what) => Self::retry(format!("implausible log-probabilities: {what}")),
+        }
+    }
+}
+
+/// An echoed prompt whose numbers passed the gate. All lists are as long as the prompt.
+struct Echo<'a> {
+    tokens: Vec<Text<'a>>,
+    logprobs: Vec<Option<f64>>,
+    best: Vec<Option<f64>>,
+    offsets: Vec<i64>,
+    prompt_tokens: u64,
+    completion_tokens: u64,
+}
+
+/// A log-probability may pass 0 by the rounding of half-precision arithmetic, not by more.
+const ROUNDING: f64 = 1e-3;
+
+impl<'a> Echo<'a> {
+    /// The gate: echoed at all, one number a token, none missing but the first, none above 0, and not all 0.
+    fn check(reply: EchoReply<'a>, prompt: &str, generated: usize) -> Result<Self, Fault> {
+        let usage = reply.usage.unwrap_or_default();
+        let Some(choice) = reply.choices.into_iter().flatten().next() else {
+            return Err(Fault::Implausible("the response has no choices".to_owned()));
+        };
+        let echoed = choice.text.is_some_and(|text| text.starts_with(prompt));
+        let Logprobs {
+            tokens,
+            token_logprobs,
+            top_logprobs,
+            text_offset,
+        } = choice.logprobs.unwrap_or_default();
+        let mut logprobs = token_logprobs.unwrap_or_default();
+        let mut tokens = tokens.unwrap_or_default();
+        if logprobs.is_empty() {
+            return Err(Fault::NotEchoed("the response has none"));
+        }
+        if tokens.len() != logprobs.len() {
+            let what = format!("{} for {} tokens", logprobs.len(), tokens.len());
+            return Err(Fault::Implausible(what));
+        }
+        let count = match usage.prompt_tokens.map(|count| count as usize) {
+            _ if !echoed && logprobs.len() == generated => return Err(Fault::NotEchoed("echo was ignored")),
+            Some(count) if logprobs.len() == count || logprobs.len() == count + generated => count,
+            _ if !echoed => return Err(Fault::NotEchoed("echo was ignored")),
+            Some(count) => {
+                let what = format!("{} for {count} tokens of the prompt", logprobs.len());
+                return Err(Fault::Implausible(what));
+            }
+            None => logprobs.len() - generated.min(logprobs.len()),
+        };
+        tokens.truncate(count);
+        logprobs.truncate(count);
+        plausible(&logprobs)?;
+        let best = top_logprobs.unwrap_or_default();
+        Ok(Self {
+            best: (0..count)
+                .map(|index| best.get(index).copied().flatten().map(|best| best.0))
+                .collect(),
+            offsets: text_offset.unwrap_or_default().into_iter().take(count).collect(),
+            tokens,
+            logprobs,
+            prompt_tokens: usage.prompt_tokens.unwrap_or(count as u64),
+            completion_tokens: generated as u64,
+        })
+    }
+
+    fn score(&self, scoring: &Scoring<'_>, prompt: &str) -> Result<Verdict<Scored>, NeedsContextTokens> {
+        let border = self.border(scoring, prompt)?;
+        let covered = border..self.logprobs.len();
+        if covered.is_empty() {
+            return Ok(Verdict::retry(
+                "implausible log-probabilities: none for the continuation",
+            ));
+        }
+        let Some(logprobs) = self.logprobs[covered.clone()]
+            .iter()
+            .copied()
+            .collect::<Option<Vec<f64>>>()
+        else {
+            return Ok(Verdict::Rejected {
+                detail: "the context is empty and the engine puts no start token before it, so the likelihood of the \
+                         continuation's first token is unknown"
+                    .to_owned(),
+            });
+        };
+        let is_greedy = covered
+            .zip(&logprobs)
+            .all(|(index, logprob)| self.best[index].is_some_and(|best| *logprob >= best));
+        Ok(Verdict::Done(Scored {
+            choice: ChoiceScore {
+                log_probability: logprobs.iter().sum(),
+                tokens: logprobs.len() as u32,
+                is_greedy,
+            },
+            prompt_tokens: self.prompt_tokens,
+            completion_tokens: self.completion_tokens,
+        }))
+    }
+
+    /// Index of the continuation's first token.
+    fn border(&self, scoring: &Scoring<'_>, prompt: &str) -> Result<usize, NeedsContextTokens> {
+        let context = scoring.context();
+        if let Some(border) = self.border_by_tokens(context, prompt) {
+            return Ok(border);
+        }
+        if let Some(border) = self.border_by_offsets(context, prompt) {
+            return Ok(border);
+        }
+        if context.is_empty() {
+            return Ok(0);
+        }
+        scoring
+            .context_tokens
+            .map(|count| count as usize)
+            .ok_or(NeedsContextTokens)
+    }
+
+    /// Lays the tokens' texts on the prompt, start tokens before it aside. `None` when they do not make up the prompt, as
+    /// when a character is cut over two tokens or a tokenizer's own marks are shown.
+    fn border_by_tokens(&self, context: &str, prompt: &str) -> Option<usize> {
+        let total: usize = self.tokens.iter().map(|token| token.len()).sum();
+        let mut starts = total.checked_sub(prompt.len())?;
+        let first = self.skip(&mut starts)?;
+        let mut rest = prompt;
+        for token in &self.tokens[first..] {
+            rest = rest.strip_prefix(&**token)?;
+        }
+        let ends = self.tokens[first..].iter().scan(0, |end, token| {
+            *end += token.len();
+            Some(*end)
+        });
+        // A token that holds the end of the context and the start of the continuation belongs to the context, as it does
+        // when tokens are counted, unless it is all there is of the continuation.
+        let within = ends.take_while(|end| *end <= context.len()).count() + first;
+        let joined = self.tokens[first..within]
+            .iter()
+            .map(|token| token.len())
+            .sum::<usize>()
+            < context.len();
+        let border = within + usize::from(joined && within + 1 < self.tokens.len());
+        Some(border)
+    }
+
+    /// How many leading tokens make up exactly `bytes` bytes: the start tokens, whose text is no part of the prompt.
+    fn skip(&self, bytes: &mut usize) -> Option<usize> {
+        let mut count = 0;
+        while *bytes > 0 {
+            *bytes = bytes.checked_sub(self.tokens.get(count)?.len())?;
+            count += 1;
+        }
+        Some(count)
+    }
+
+    /// Uses the server's offsets, which count characters, where they begin at 0, never fall, and end with the prompt.
+    fn border_by_offsets(&self, context: &str, prompt: &str) -> Option<usize> {
+        let (last, token) = (self.offsets.last()?, self.tokens.last()?);
+        let end = usize::try_from(*last).ok()? + token.chars().count();
+        let consistent = self.offsets.len() == self.tokens.len()
+            && self.offsets.first() == Some(&0)
+            && self.offsets.is_sorted()
+            && end == prompt.chars().count();
+        let context = context.chars().count() as i64;
+        consistent.then(|| {
+            let border = self.offsets.partition_point(|offset| *offset < context);
+            border.min(self.offsets.len() - 1)
+        })
+    }
+}
+
+fn plausible(logprobs: &[Option<f64>]) -> Result<(), Fault> {
+    if let Some(index) = logprobs.iter().skip(1).position(Option::is_none) {
+        return Err(Fault::Implausible(format!("none for token {}", index + 1)));
+    }
+    if let Some(logprob) = logprobs.iter().flatten().find(|logprob| **logprob > ROUNDING) {
+        return Err(Fault::Implausible(format!("{logprob} is above 0")));
+    }
+    let mut known = logprobs.iter().flatten().peekable();
+    if known.peek().is_some() && known.all(|logprob| *logprob == 0.0) {
+        return Err(Fault::Implausible("all are 0".to_owned()));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,239 @@
+//! The look at an engine before it is trusted with work.
+
+use std::time::Duration;
+
+use tidemill_domain::{Message, Prompt};
+
+use crate::text::with_replacements;
+use crate::wire::{Model, ModelList};
+use crate::{
+    Answer, Capabilities, Client, ClientError, Connection, Engine, HttpOutcome, OpenAi, Options, Request, Scoring,
+    Verdict,
+};
+
+/// How long a server may take to list its models.
+const LIST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// An engine that passed.
+#[derive(Debug, Clone)]
+pub struct Probed {
+    /// The adapter, ready for use.
+    pub engine: OpenAi,
+    /// The longest prompt plus answer in tokens, where the server says.
+    pub context_length: Option<u32>,
+    /// What it can do.
+    pub capabilities: Capabilities,
+}
+
+/// Why an engine cannot be used. Each message is one sentence that says what to look at.
+#[derive(Debug, thiserror::Error)]
+pub enum ProbeError {
+    /// No client could be made.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// Nobody answers.
+    #[error("no server answers at {url}: {why}")]
+    Unreachable {
+        /// The base address.
+        url: String,
+        /// What happened.
+        why: String,
+    },
+    /// The server wants another key.
+    #[error("the server at {url} refuses the API key (status {status})")]
+    Unauthorised {
+        /// The base address.
+        url: String,
+        /// 401 or 403.
+        status: u16,
+    },
+    /// Something answers that is no engine.
+    #[error("the server at {url} does not speak the OpenAI API: {why}")]
+    NotOpenAi {
+        /// The base address.
+        url: String,
+        /// What it answered.
+        why: String,
+    },
+    /// The model is not there.
+    #[error("the server at {url} does not serve {asked:?}; it serves {}", quoted(listed))]
+    WrongModel {
+        /// The base address.
+        url: String,
+        /// The name that was asked for.
+        asked: String,
+        /// The names that the server lists.
+        listed: Vec<String>,
+    },
+    /// The model is listed, and a real request failed.
+    #[error("the server at {url} lists {model:?} but did not answer a request of one token: {why}")]
+    NoAnswer {
+        /// The base address.
+        url: String,
+        /// The model.
+        model: String,
+        /// What happened.
+        why: String,
+    },
+    /// The server cannot score by likelihood.
+    #[error("the server at {url} cannot score by likelihood: {why}")]
+    NoPromptLogprobs {
+        /// The base address.
+        url: String,
+        /// What it answered.
+        why: String,
+    },
+}
+
+fn quoted(names: &[String]) -> String {
+    match names {
+        [] => "no model".to_owned(),
+        names => names
+            .iter()
+            .map(|name| format!("{name:?}"))
+            .collect::<Vec<_>>()
+            .join(", "),
+    }
+}
+
+/// Looks whether the server at `url` serves `model`, by its list of models and by a real request of one token: a server
+/// may list a model, and call itself healthy, long before it answers or although it cannot.
+///
+/// # Errors
+/// [`ProbeError`] with the reason. Nothing is retried here; a caller that waits for a server to start calls again.
+pub async fn probe(url: &str, model: &str, options: &Options) -> Result<Probed, ProbeError> {
+    let client = Client::new(url, options)?;
+    let listed = serves(&client, model, LIST_TIMEOUT).await?;
+    let mut capabilities = stated(&listed);
+    let engine = OpenAi::new(client.clone(), model, capabilities);
+    let text = Prompt::Text("Hello".to_owned());
+    if let Err(verdict) = one_token(&engine, &text).await {
+        // A server may have the chat endpoint alone.
+        let chat = Prompt::Chat(vec![Message {
+            role: "user".to_owned(),
+            content: "Hello".to_owned(),
+        }]);
+        let is_missing = matches!(verdict, Verdict::Fatal { .. });
+        if !is_missing || one_token(&engine, &chat).await.is_err() {
+            return Err(no_answer(&client, model, verdict));
+        }
+        capabilities.prompt_logprobs = false;
+    }
+    Ok(Probed {
+        engine: OpenAi::new(client, model, capabilities),
+        context_length: listed.max_model_len,
+        capabilities,
+    })
+}
+
+impl Probed {
+    /// Looks whether the engine can score by likelihood, by scoring once.
+    ///
+    /// # Errors
+    /// [`ProbeError::NoPromptLogprobs`] with what it answered instead.
+    pub async fn check_scoring(&self) -> Result<(), ProbeError> {
+        let mut scoring = Scoring::new(self.engine.model(), "The sky is");
+        let attempt = self.engine.score(&mut scoring, " blue", Connection::Kept).await;
+        match attempt.verdict {
+            Verdict::Done(_) => Ok(()),
+            other => Err(ProbeError::NoPromptLogprobs {
+                url: self.engine.url().to_owned(),
+                why: reason(other),
+            }),
+        }
+    }
+}
+
+/// The entry of `model` in the server's list.
+pub(crate) async fn serves(client: &Client, model: &str, timeout: Duration) -> Result<Model, ProbeError> {
+    let url = client.url().to_owned();
+    let body = match client.get(crate::http::Endpoint::Models, timeout).await {
+        HttpOutcome::Answered {
+            status: 200..=299,
+            body,
+            ..
+        } => body,
+        HttpOutcome::Answered {
+            status: status @ (401 | 403),
+            ..
+        } => return Err(ProbeError::Unauthorised { url, status }),
+        HttpOutcome::Answered {
+            status: status @ (429 | 500..),
+            ..
+        } => {
+            let why = format!("GET /v1/models gave status {status}");
+            return Err(ProbeError::Unreachable { url, why });
+        }
+        HttpOutcome::Answered { status, .. } => {
+            let why = format!("GET /v1/models gave status {status}");
+            return Err(ProbeError::NotOpenAi { url, why });
+        }
+        HttpOutcome::TimedOut(limit) => {
+            let why = format!("GET /v1/models gave nothing within {limit:?}");
+            return Err(ProbeError::Unreachable { url, why });
+        }
+        HttpOutcome::Cut(why) | HttpOutcome::Unreachable(why) | HttpOutcome::Lost(why) => {
+            return Err(ProbeError::Unreachable { url, why });
+        }
+    };
+    let Ok(list) = serde_json::from_slice::<ModelList>(&body) else {
+        let start: String = with_replacements(&body).chars().take(60).collect();
+        let why = format!("GET /v1/models gave no list of models but {start:?}");
+        return Err(ProbeError::NotOpenAi { url, why });
+    };
+    let listed = list.data.iter().map(|model| model.id.clone()).collect();
+    let found = list.data.into_iter().find(|listed| listed.id == model);
+    found.ok_or(ProbeError::WrongModel {
+        url,
+        asked: model.to_owned(),
+        listed,
+    })
+}
+
+async fn one_token(engine: &OpenAi, prompt: &Prompt) -> Result<(), Verdict<Answer>> {
+    let request = Request {
+        model: engine.model(),
+        prompt,
+        max_tokens: 1,
+        temperature: 0.0,
+        top_p: 1.0,
+        stop: &[],
+        seed: None,
+    };
+    match engine.complete(&request, Connection::Kept).await.verdict {
+        Verdict::Done(_) => Ok(()),
+        other => Err(other),
+    }
+}
+
+/// What a server of this kind can do, by the owner that it names.
+fn stated(model: &Model) -> Capabilities {
+    let owner = model.owned_by.as_deref().unwrap_or_default();
+    Capabilities {
+        token_ids: matches!(owner, "vllm" | "sglang" | "tidemill"),
+        metrics: matches!(owner, "vllm" | "sglang" | "llamacpp" | "tidemill"),
+        prompt_logprobs: owner != "llamacpp",
+        ..Capabilities::ASSUMED
+    }
+}
+
+fn no_answer(client: &Client, model: &str, verdict: Verdict<Answer>) -> ProbeError {
+    let (url, model) = (client.url().to_owned(), model.to_owned());
+    ProbeError::NoAnswer {
+        url,
+        model,
+        why: reason(verdict),
+    }
+}
+
+fn reason<T>(verdict: Verdict<T>) -> String {
+    match verdict {
+        Verdict::Done(_) => "it answered".to_owned(),
+        Verdict::Suspect(_) => "the answer was empty".to_owned(),
+        Verdict::Retry { why, .. } | Verdict::Busy { why, .. } | Verdict::Down { why, .. } => why,
+        Verdict::Overflow { detail }
+        | Verdict::Rejected { detail }
+        | Verdict::Unsupported { detail }
+        | Verdict::Fatal { detail } => detail,
+    }
+}

@@ -1,0 +1,171 @@
+//! The parts of a server's JSON that are read, borrowed from the response's body.
+//!
+//! Fields that nobody needs are skipped by the reader without being stored, and absent and null mean the same.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use crate::text::Text;
+
+/// The body of a completion, from either endpoint.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Reply<'a> {
+    #[serde(borrow)]
+    pub(crate) choices: Option<Vec<Choice<'a>>>,
+    pub(crate) usage: Option<Usage>,
+    pub(crate) error: Option<IgnoredAny>,
+    #[serde(borrow)]
+    pub(crate) object: Option<Text<'a>>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Choice<'a> {
+    #[serde(borrow)]
+    pub(crate) text: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(crate) message: Option<Message<'a>>,
+    #[serde(borrow)]
+    pub(crate) finish_reason: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(crate) stop_reason: Option<StopWord<'a>>,
+    #[serde(borrow)]
+    pub(crate) matched_stop: Option<StopWord<'a>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Message<'a> {
+    #[serde(borrow)]
+    pub(crate) content: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(crate) reasoning_content: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(crate) reasoning: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(crate) refusal: Option<Text<'a>>,
+}
+
+#[derive(Debug, Default, Clone, Copy, Deserialize)]
+pub(crate) struct Usage {
+    pub(crate) prompt_tokens: Option<u64>,
+    pub(crate) completion_tokens: Option<u64>,
+}
+
+/// What stopped an answer: the stop text, or the id of a stop token, which is no text.
+#[derive(Debug)]
+pub(crate) enum StopWord<'a> {
+    Text(Cow<'a, str>),
+    Token,
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for StopWord<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(StopWordVisitor)
+    }
+}
+
+struct StopWordVisitor;
+
+impl<'de> Visitor<'de> for StopWordVisitor {
+    type Value = StopWord<'de>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a stop text or token")
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<StopWord<'de>, E> {
+        Ok(StopWord::Text(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<StopWord<'de>, E> {
+        Ok(StopWord::Text(Cow::Owned(text.to_owned())))
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<StopWord<'de>, E> {
+        Ok(StopWord::Token)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<StopWord<'de>, E> {
+        Ok(StopWord::Token)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<StopWord<'de>, E> {
+        Ok(StopWord::Token)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut tokens: A) -> Result<StopWord<'de>, A::Error> {
+        while tokens.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(StopWord::Token)
+    }
+}
+
+/// The body of a completion that was asked to echo its prompt with log-probabilities.
+#[derive(Debug, Deserialize)]
+pub(crate) struct EchoReply<'a> {
+    #[serde(borrow)]
+    pub(crate) choices: Option<Vec<EchoChoice<'a>>>,
+    pub(crate) usage: Option<Usage>,
+    pub(crate) error: Option<IgnoredAny>,
+    #[serde(borrow)]
+    pub(crate) object: Option<Text<'a>>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct EchoChoice<'a> {
+    #[serde(borrow)]
+    pub(crate) text: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(crate) logprobs: Option<Logprobs<'a>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Logprobs<'a> {
+    #[serde(borrow)]
+    pub(crate) tokens: Option<Vec<Text<'a>>>,
+    pub(crate) token_logprobs: Option<Vec<Option<f64>>>,
+    pub(crate) top_logprobs: Option<Vec<Option<Best>>>,
+    pub(crate) text_offset: Option<Vec<i64>>,
+}
+
+/// The largest log-probability of a position's most probable tokens; the tokens themselves are not kept.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Best(pub(crate) f64);
+
+impl<'de> Deserialize<'de> for Best {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(BestVisitor)
+    }
+}
+
+struct BestVisitor;
+
+impl<'de> Visitor<'de> for BestVisitor {
+    type Value = Best;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("log-probabilities by token")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut tokens: A) -> Result<Best, A::Error> {
+        let mut best = f64::NEG_INFINITY;
+        while let Some((_, logprob)) = tokens.next_entry::<IgnoredAny, Option<f64>>()? {
+            best = best.max(logprob.unwrap_or(f64::NEG_INFINITY));
+        }
+        Ok(Best(best))
+    }
+}
+
+/// The answer of `GET /v1/models`.
+#[derive(Debug, Deserialize)]
+pub(crate) struct ModelList {
+    pub(crate) data: Vec<Model>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Model {
+    pub(crate) id: String,
+    pub(crate) owned_by: Option<String>,
+    pub(crate) max_model_len: Option<u32>,
+}
