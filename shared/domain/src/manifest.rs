@@ -187,6 +187,22 @@ impl Manifest {
     }
 }
 
+impl Settings {
+    /// The seed of one sample, made from the base seed, the item's id and the sample's index.
+    ///
+    /// From 1 to 2^31 - 1: some servers keep seeds in 32 signed bits, and some take 0 as "no seed".
+    #[must_use]
+    pub fn sample_seed(&self, item_id: &str, sample: u32) -> u64 {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&self.seed.to_le_bytes());
+        hasher.update(&sample.to_le_bytes());
+        hasher.update(item_id.as_bytes());
+        let mut leading = [0_u8; 8];
+        leading.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
+        (u64::from_le_bytes(leading) & 0x7fff_ffff).max(1)
+    }
+}
+
 impl Benchmark {
     /// Declared samples: items times samples per item.
     #[must_use]
@@ -198,5 +214,45 @@ impl Benchmark {
     #[must_use]
     pub const fn is_likelihood(&self) -> bool {
         matches!(self.grader, GraderSpec::Likelihood { .. })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    fn settings(seed: u64) -> Settings {
+        Settings {
+            max_tokens: 16,
+            temperature: 1.0,
+            top_p: 1.0,
+            stop: Vec::new(),
+            seed,
+            samples: 4,
+        }
+    }
+
+    #[test]
+    fn sample_seeds_differ_by_seed_item_and_sample() {
+        let mut seeds = HashSet::new();
+        for seed in 0..3 {
+            for item in ["1", "11", "a"] {
+                for sample in 0..4 {
+                    seeds.insert(settings(seed).sample_seed(item, sample));
+                }
+            }
+        }
+        assert_eq!(seeds.len(), 3 * 3 * 4);
+    }
+
+    #[test]
+    fn a_sample_seed_fits_a_signed_32_bit_integer_and_stays_the_same() {
+        for sample in 0..1_000 {
+            let seed = settings(u64::MAX).sample_seed("item", sample);
+            assert!((1..=i32::MAX as u64).contains(&seed));
+        }
+        assert_eq!(settings(7).sample_seed("q1", 2), settings(7).sample_seed("q1", 2));
     }
 }

@@ -1,1 +1,31 @@
-//! tidemill-tasks.
+//! Suites: from a suite file and its data to a rendered [`Manifest`](tidemill_domain::Manifest).
+//!
+//! Everything that can be wrong with a suite is found here, before anything is generated, and all of it is reported at
+//! once: a misspelt field, a template that names a missing column, two rows with one id. A manifest that this crate hands
+//! out needs no further checks. It is also where few-shot examples, ids and the forms of a target are settled, so that
+//! generators and graders see finished texts only.
+//!
+//! Nothing here talks to an engine, counts tokens or compares answers. Reading is blocking: callers inside a runtime use a
+//! blocking thread.
+//!
+//! [`SuiteFile`] documents every field of a suite and its default; [`load`] documents how rows become items.
+
+mod suite;
+
+mod load;
+
+mod answer;
+mod data;
+mod decode;
+mod error;
+mod faults;
+mod fields;
+mod grader_spec;
+mod ids;
+mod render;
+mod shots;
+mod template;
+
+pub use error::{BenchmarkLabel, Place, SuiteError, SuiteErrors, Warning};
+pub use load::{Loaded, load};
+pub use suite::{BenchmarkTable, GraderTable, MessageTable, SuiteFile, suite_schema};

@@ -1,0 +1,221 @@
+//! What a target and its choices mean to a grader.
+
+use minijinja::Value;
+use minijinja::value::ValueKind;
+use tidemill_domain::GraderSpec;
+
+/// Letters name at most this many choices.
+const LETTERS: usize = 26;
+
+/// The reference side of an item.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Answer {
+    /// Accepted answers, at least one.
+    pub(crate) targets: Vec<String>,
+    /// The choices as written in the row.
+    pub(crate) choices: Vec<String>,
+    /// Index of the right choice.
+    pub(crate) correct: Option<u32>,
+    /// A target that can be read in two ways; says which was taken.
+    pub(crate) ambiguity: Option<String>,
+}
+
+/// Settles a target and the choices, both as templates gave them.
+pub(crate) fn resolve(grader: &GraderSpec, target: &Value, choices: Vec<String>) -> Result<Answer, String> {
+    let targets = elements(target)?;
+    match grader {
+        GraderSpec::Likelihood { .. } => likelihood(&targets, choices),
+        GraderSpec::Choice { .. } => letters(&targets, choices),
+        GraderSpec::Numeric { .. } => {
+            let targets = texts(&targets)?;
+            match targets.iter().find(|target| !target.chars().any(char::is_numeric)) {
+                Some(target) => Err(format!("{target:?} holds no number")),
+                None => Ok(Answer::plain(targets)),
+            }
+        }
+        GraderSpec::Exact { .. } | GraderSpec::Regex { .. } => Ok(Answer::plain(texts(&targets)?)),
+    }
+}
+
+/// The elements of a value that must be a list of texts or numbers.
+pub(crate) fn choice_texts(value: &Value) -> Result<Vec<String>, String> {
+    if !is_list(value) {
+        return Err(format!("is {}, not a list", name(value)));
+    }
+    let choices: Vec<String> = elements(value)?.iter().map(text).collect::<Result<_, _>>()?;
+    match choices.iter().position(String::is_empty) {
+        Some(empty) => Err(format!("choice {empty} is empty")),
+        None => Ok(choices),
+    }
+}
+
+impl Answer {
+    fn plain(targets: Vec<String>) -> Self {
+        Self {
+            targets,
+            choices: Vec::new(),
+            correct: None,
+            ambiguity: None,
+        }
+    }
+}
+
+fn likelihood(targets: &[Value], choices: Vec<String>) -> Result<Answer, String> {
+    if choices.len() < 2 {
+        return Err(format!("needs at least 2 choices, but has {}", choices.len()));
+    }
+    let [target] = targets else {
+        return Err(format!("must name one choice, but is a list of {}", targets.len()));
+    };
+    let found = find(target, &choices, false)?;
+    Ok(Answer {
+        targets: vec![choices[found.index].clone()],
+        correct: u32::try_from(found.index).ok(),
+        choices,
+        ambiguity: found.ambiguity,
+    })
+}
+
+fn letters(targets: &[Value], choices: Vec<String>) -> Result<Answer, String> {
+    if choices.len() > LETTERS {
+        return Err(format!("{} choices are more than there are letters", choices.len()));
+    }
+    if choices.len() == 1 {
+        return Err("needs at least 2 choices, but has 1".to_owned());
+    }
+    let found: Vec<Found> = targets
+        .iter()
+        .map(|target| find(target, &choices, true))
+        .collect::<Result<_, _>>()?;
+    let correct = if choices.is_empty() || found.len() != 1 {
+        None
+    } else {
+        u32::try_from(found[0].index).ok()
+    };
+    Ok(Answer {
+        targets: found.iter().map(|found| letter(found.index)).collect(),
+        correct,
+        choices,
+        ambiguity: found.into_iter().find_map(|found| found.ambiguity),
+    })
+}
+
+struct Found {
+    index: usize,
+    ambiguity: Option<String>,
+}
+
+/// Finds the choice that a target names: an integer by index; a text by equality, then by letter, then by index.
+fn find(target: &Value, choices: &[String], by_letter: bool) -> Result<Found, String> {
+    if target.is_integer() {
+        return Ok(Found {
+            index: in_range(target, choices)?,
+            ambiguity: None,
+        });
+    }
+    let text = text(target)?;
+    let mut equal = (0..choices.len()).filter(|index| choices[*index] == text);
+    let by_text = equal.next();
+    if equal.next().is_some() {
+        return Err(format!("{text:?} is the text of several choices"));
+    }
+    let otherwise = position(&text, choices, by_letter);
+    let ambiguity = match (by_text, otherwise) {
+        (Some(by_text), Some(other)) if by_text != other => Some(format!(
+            "{text:?} is the text of choice {by_text} and may also mean choice {other}; choice {by_text} is taken"
+        )),
+        _ => None,
+    };
+    match by_text.or(otherwise) {
+        Some(index) => Ok(Found { index, ambiguity }),
+        None if choices.is_empty() => Err(format!("{text:?} is neither a letter nor an index from 0 to 25")),
+        None => Err(format!(
+            "{text:?} is neither a choice nor a position among {}",
+            choices.len()
+        )),
+    }
+}
+
+/// The position that a text names as a letter or as a number.
+fn position(text: &str, choices: &[String], by_letter: bool) -> Option<usize> {
+    let text = text.trim();
+    let index = match text.as_bytes() {
+        [byte] if by_letter && byte.is_ascii_alphabetic() => usize::from(byte.to_ascii_uppercase() - b'A'),
+        bytes if bytes.iter().all(u8::is_ascii_digit) => text.parse().ok()?,
+        _ => return None,
+    };
+    (index < positions(choices)).then_some(index)
+}
+
+fn in_range(target: &Value, choices: &[String]) -> Result<usize, String> {
+    let count = positions(choices);
+    target.as_usize().filter(|index| *index < count).ok_or_else(|| {
+        let hint = if choices.contains(&target.to_string()) {
+            "; to name a choice by its text, add `| string`"
+        } else {
+            ""
+        };
+        format!("index {target} is out of range: 0 to {}{hint}", count - 1)
+    })
+}
+
+/// How many positions there are; without choices, as many as letters.
+fn positions(choices: &[String]) -> usize {
+    if choices.is_empty() { LETTERS } else { choices.len() }
+}
+
+fn letter(index: usize) -> String {
+    let offset = u8::try_from(index).unwrap_or_default();
+    char::from(b'A'.saturating_add(offset)).to_string()
+}
+
+/// A list's elements, or the value alone.
+fn elements(value: &Value) -> Result<Vec<Value>, String> {
+    if !is_list(value) {
+        return Ok(vec![value.clone()]);
+    }
+    let elements = value.try_iter().map_err(|error| error.to_string())?;
+    let elements: Vec<Value> = elements
+        .checked()
+        .collect::<Result<_, _>>()
+        .map_err(|error| error.to_string())?;
+    if elements.is_empty() {
+        Err("is an empty list".to_owned())
+    } else {
+        Ok(elements)
+    }
+}
+
+fn texts(targets: &[Value]) -> Result<Vec<String>, String> {
+    let targets: Vec<String> = targets.iter().map(text).collect::<Result<_, _>>()?;
+    if targets.iter().any(|target| target.trim().is_empty()) {
+        return Err("is empty, which no answer can equal".to_owned());
+    }
+    Ok(targets)
+}
+
+fn text(value: &Value) -> Result<String, String> {
+    match value.kind() {
+        ValueKind::String | ValueKind::Number | ValueKind::Bool => Ok(value.to_string()),
+        _ => Err(format!("holds {} where a text is wanted", name(value))),
+    }
+}
+
+fn is_list(value: &Value) -> bool {
+    matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable)
+}
+
+fn name(value: &Value) -> &'static str {
+    match value.kind() {
+        ValueKind::None => "null",
+        ValueKind::Undefined => "an undefined value",
+        ValueKind::Bool => "a boolean",
+        ValueKind::Number => "a number",
+        ValueKind::String => "a text",
+        ValueKind::Seq | ValueKind::Iterable => "a list",
+        _ => "an object",
+    }
+}
+
+#[cfg(test)]
+mod tests;

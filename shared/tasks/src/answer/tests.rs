@@ -1,0 +1,121 @@
+use serde_json::json;
+use tidemill_domain::Normalise;
+
+use super::*;
+use crate::template::context;
+
+const LIKELIHOOD: GraderSpec = GraderSpec::Likelihood {
+    normalise: Normalise::None,
+};
+const CHOICE: GraderSpec = GraderSpec::Choice { pattern: None };
+const EXACT: GraderSpec = GraderSpec::Exact {
+    ignore_case: false,
+    ignore_punctuation: false,
+};
+
+fn settle(grader: &GraderSpec, target: serde_json::Value, choices: &[&str]) -> Result<Answer, String> {
+    let serde_json::Value::Object(columns) = json!({ "target": target }) else {
+        panic!("an object");
+    };
+    let target = context(&columns).get_attr("target").unwrap();
+    resolve(
+        grader,
+        &target,
+        choices.iter().map(|choice| (*choice).to_owned()).collect(),
+    )
+}
+
+fn correct(target: serde_json::Value, choices: &[&str]) -> Option<u32> {
+    settle(&LIKELIHOOD, target, choices).unwrap().correct
+}
+
+fn accepted(grader: &GraderSpec, target: serde_json::Value, choices: &[&str]) -> Vec<String> {
+    settle(grader, target, choices).unwrap().targets
+}
+
+#[test]
+fn an_integer_is_an_index_and_a_text_is_a_choice_or_an_index() {
+    let choices = ["yes", "no", "maybe"];
+    assert_eq!(correct(json!(2), &choices), Some(2));
+    assert_eq!(correct(json!("2"), &choices), Some(2));
+    assert_eq!(correct(json!("no"), &choices), Some(1));
+    assert_eq!(accepted(&LIKELIHOOD, json!(2), &choices), ["maybe"]);
+    assert!(settle(&LIKELIHOOD, json!("No"), &choices).is_err());
+    assert!(settle(&LIKELIHOOD, json!("3"), &choices).is_err());
+    assert!(
+        settle(&LIKELIHOOD, json!("b"), &choices).is_err(),
+        "letters name nothing here"
+    );
+}
+
+#[test]
+fn a_number_among_choices_that_are_numbers_goes_by_its_type_and_the_doubt_is_told() {
+    let choices = ["0", "1", "3", "2"];
+    assert_eq!(correct(json!(3), &choices), Some(3));
+    let by_text = settle(&LIKELIHOOD, json!("3"), &choices).unwrap();
+    assert_eq!(by_text.correct, Some(2));
+    assert!(by_text.ambiguity.unwrap().contains("choice 2 is taken"));
+    assert_eq!(settle(&LIKELIHOOD, json!("1"), &choices).unwrap().ambiguity, None);
+}
+
+#[test]
+fn equal_choices_are_told_apart_by_index_alone() {
+    assert_eq!(correct(json!(1), &["x", "x"]), Some(1));
+    assert!(settle(&LIKELIHOOD, json!("x"), &["x", "x"]).is_err());
+}
+
+#[test]
+fn a_letter_an_index_and_a_text_name_the_same_letter() {
+    let choices = ["red", "green", "blue"];
+    for target in [
+        json!("C"),
+        json!("c"),
+        json!(2),
+        json!("2"),
+        json!("blue"),
+        json!(["C"]),
+    ] {
+        let answer = settle(&CHOICE, target.clone(), &choices).unwrap();
+        assert_eq!(
+            (answer.targets.as_slice(), answer.correct),
+            (&["C".to_owned()][..], Some(2)),
+            "{target}"
+        );
+    }
+    assert!(settle(&CHOICE, json!("D"), &choices).is_err());
+    assert!(settle(&CHOICE, json!(3), &choices).is_err());
+}
+
+#[test]
+fn letters_need_no_choices() {
+    assert_eq!(accepted(&CHOICE, json!("b"), &[]), ["B"]);
+    assert_eq!(accepted(&CHOICE, json!(25), &[]), ["Z"]);
+    assert_eq!(accepted(&CHOICE, json!(["A", "C"]), &[]), ["A", "C"]);
+    assert_eq!(settle(&CHOICE, json!("b"), &[]).unwrap().correct, None);
+}
+
+#[test]
+fn a_choice_that_is_itself_a_letter_wins_over_its_position() {
+    let answer = settle(&CHOICE, json!("A"), &["B", "A"]).unwrap();
+    assert_eq!(answer.targets, ["B"]);
+    assert!(answer.ambiguity.is_some());
+}
+
+#[test]
+fn as_many_choices_as_letters_are_allowed() {
+    let choices: Vec<String> = (0..27).map(|index| format!("choice {index}")).collect();
+    let choices: Vec<&str> = choices.iter().map(String::as_str).collect();
+    assert_eq!(accepted(&CHOICE, json!(25), &choices[..26]), ["Z"]);
+    assert!(settle(&CHOICE, json!(0), &choices).is_err());
+    assert_eq!(correct(json!(26), &choices), Some(26));
+}
+
+#[test]
+fn a_list_accepts_each_of_its_elements() {
+    assert_eq!(
+        accepted(&EXACT, json!(["Paris", "paris, France", 75]), &[]),
+        ["Paris", "paris, France", "75"]
+    );
+    assert_eq!(accepted(&EXACT, json!("[1, 2]"), &[]), ["[1, 2]"]);
+    assert_eq!(accepted(&EXACT, json!(true), &[]), ["True"]);
+}

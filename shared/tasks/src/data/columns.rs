@@ -1,0 +1,98 @@
+//! Parquet, through its record interface. Lists, groups and maps become JSON lists and objects.
+
+use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use parquet::file::reader::FileReader;
+use parquet::file::serialized_reader::SerializedFileReader;
+use parquet::record::Field;
+use parquet::record::reader::RowIter;
+use serde_json::{Map, Number, Value};
+
+use super::{Row, RowError, Rows};
+
+/// Reads row by row. What the file holds beyond one broken row cannot be told, so the first error is the last.
+pub(super) fn rows(file: File) -> Result<Rows, RowError> {
+    let opened = guarded(|| {
+        let reader = SerializedFileReader::new(file)?;
+        let total = reader.metadata().file_metadata().num_rows().unsigned_abs();
+        Ok((total, RowIter::from_file_into(Box::new(reader))))
+    });
+    let (total, mut records) = opened.map_err(RowError::whole)?;
+    let mut ended = false;
+    let rows = (1..).map_while(move |number| {
+        if ended {
+            return None;
+        }
+        let row = match guarded(|| records.next().transpose()) {
+            Ok(None) if number > total => return None,
+            Ok(None) => Err(RowError::at(
+                number,
+                format!("is missing: the file announces {total} rows"),
+            )),
+            Ok(Some(record)) => row(record, number),
+            Err(message) => Err(RowError::at(number, message)),
+        };
+        ended = row.is_err();
+        Some(row)
+    });
+    Ok(Box::new(rows))
+}
+
+/// Turns a panic into an error: the library asserts what a damaged file may break. After one nothing more is read.
+fn guarded<T>(read: impl FnOnce() -> parquet::errors::Result<T>) -> Result<T, String> {
+    match catch_unwind(AssertUnwindSafe(read)) {
+        Ok(result) => result.map_err(|error| error.to_string()),
+        Err(_) => Err("the file is damaged".to_owned()),
+    }
+}
+
+fn row(record: parquet::record::Row, number: u64) -> Result<Row, RowError> {
+    let columns = object(record.into_columns()).map_err(|message| RowError::at(number, message))?;
+    Ok(Row { number, columns })
+}
+
+fn object(fields: Vec<(String, Field)>) -> Result<Map<String, Value>, String> {
+    let convert = |(name, field): (String, Field)| {
+        let value = value(&field).map_err(|message| format!("column {name}: {message}"))?;
+        Ok((name, value))
+    };
+    fields.into_iter().map(convert).collect()
+}
+
+fn value(field: &Field) -> Result<Value, String> {
+    match field {
+        // The shortest decimal of a single-precision number, not the digits of its widening.
+        Field::Float(number) => finite(number.to_string().parse().unwrap_or(f64::NAN)),
+        Field::Double(number) => finite(*number),
+        Field::Bytes(bytes) => match std::str::from_utf8(bytes.data()) {
+            Ok(text) => Ok(Value::String(text.to_owned())),
+            Err(_) => Err("holds bytes that are not UTF-8".to_owned()),
+        },
+        Field::Group(row) => {
+            let fields = row.get_column_iter().map(|(name, field)| (name.clone(), field.clone()));
+            object(fields.collect()).map(Value::Object)
+        }
+        Field::ListInternal(list) => list.elements().iter().map(value).collect(),
+        Field::MapInternal(map) => {
+            let entries = map
+                .entries()
+                .iter()
+                .map(|(key, field)| Ok((key_text(key)?, value(field)?)));
+            entries.collect::<Result<Map<_, _>, String>>().map(Value::Object)
+        }
+        plain => Ok(plain.to_json_value()),
+    }
+}
+
+fn finite(number: f64) -> Result<Value, String> {
+    let number = Number::from_f64(number).ok_or_else(|| "holds a number that is not finite".to_owned())?;
+    Ok(Value::Number(number))
+}
+
+fn key_text(key: &Field) -> Result<String, String> {
+    match value(key)? {
+        Value::String(text) => Ok(text),
+        other => Ok(other.to_string()),
+    }
+}

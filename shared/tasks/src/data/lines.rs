@@ -1,0 +1,84 @@
+//! JSON Lines: an object a line. Lines of white space are passed over.
+
+use std::io::BufRead;
+
+use serde_json::Value;
+
+use super::{Row, RowError};
+
+/// Reads line by line; a broken line is an error and the next one is tried.
+pub(super) struct Lines {
+    reader: Box<dyn BufRead>,
+    buffer: Vec<u8>,
+    number: u64,
+    ended: bool,
+}
+
+impl Lines {
+    pub(super) fn new(reader: Box<dyn BufRead>) -> Self {
+        Self {
+            reader,
+            buffer: Vec::new(),
+            number: 0,
+            ended: false,
+        }
+    }
+}
+
+impl Iterator for Lines {
+    type Item = Result<Row, RowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while !self.ended {
+            self.buffer.clear();
+            self.number += 1;
+            match self.reader.read_until(b'\n', &mut self.buffer) {
+                Ok(0) => self.ended = true,
+                Ok(_) => {
+                    let line = self.buffer.strip_prefix(b"\xef\xbb\xbf").filter(|_| self.number == 1);
+                    let line = line.unwrap_or(&self.buffer).trim_ascii();
+                    if !line.is_empty() {
+                        return Some(row(self.number, line));
+                    }
+                }
+                Err(error) => {
+                    self.ended = true;
+                    return Some(Err(RowError::at(self.number, format!("cannot be read: {error}"))));
+                }
+            }
+        }
+        None
+    }
+}
+
+fn row(number: u64, line: &[u8]) -> Result<Row, RowError> {
+    let text = std::str::from_utf8(line)
+        .map_err(|error| RowError::at(number, format!("invalid UTF-8 after byte {}", error.valid_up_to())))?;
+    match serde_json::from_str(text) {
+        Ok(Value::Object(columns)) => Ok(Row { number, columns }),
+        Ok(other) => Err(RowError::at(number, format!("is {}, not an object", kind(&other)))),
+        Err(error) => {
+            let text = error.to_string();
+            let message = text
+                .rsplit_once(" at line ")
+                .map_or(text.as_str(), |(message, _)| message);
+            let column = error.column();
+            Err(RowError::at(
+                number,
+                format!("broken JSON at column {column}: {message}"),
+            ))
+        }
+    }
+}
+
+/// A value's kind, as messages name it.
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}

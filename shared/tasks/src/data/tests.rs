@@ -1,0 +1,189 @@
+use std::io::Write;
+use std::sync::Arc;
+
+use parquet::basic::Compression;
+use parquet::data_type::{ByteArray, ByteArrayType, FloatType, Int64Type};
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+use serde_json::json;
+
+use super::*;
+
+fn read(name: &str, bytes: &[u8]) -> Vec<Result<Row, RowError>> {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join(name), bytes).unwrap();
+    DataFile::locate(name, folder.path()).unwrap().rows().unwrap().collect()
+}
+
+/// The rows as numbers and JSON.
+fn rows(name: &str, bytes: &[u8]) -> Vec<(u64, Value)> {
+    let rows = read(name, bytes).into_iter().map(Result::unwrap);
+    rows.map(|row| (row.number, Value::Object(row.columns))).collect()
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+#[test]
+fn rows_are_numbered_by_line_and_blank_lines_are_passed_over() {
+    let text = b"\xef\xbb\xbf{\"a\": 1}\r\n\r\n  {\"a\": \"two\\u0000\"}\n\n{\"a\": [3]}";
+    let expected = [
+        (1, json!({ "a": 1 })),
+        (3, json!({ "a": "two\0" })),
+        (5, json!({ "a": [3] })),
+    ];
+    assert_eq!(rows("a.jsonl", text), expected);
+}
+
+#[test]
+fn packed_files_hold_the_same_rows() {
+    let text = "{\"a\": 1}\n{\"a\": 2}\n";
+    let plain = rows("a.jsonl", text.as_bytes());
+    assert_eq!(rows("a.jsonl.gz", &gzip(text.as_bytes())), plain);
+    assert_eq!(
+        rows("A.JSONL.ZST", &zstd::encode_all(text.as_bytes(), 3).unwrap()),
+        plain
+    );
+    assert_eq!(rows("a.csv.gz", &gzip(b"a\n1\n")), [(2, json!({ "a": "1" }))]);
+}
+
+#[test]
+fn members_and_frames_that_follow_each_other_are_all_read() {
+    let (one, two) = ("{\"a\": 1}\n", "{\"a\": 2}\n");
+    let gz = [gzip(one.as_bytes()), gzip(two.as_bytes())].concat();
+    assert_eq!(rows("a.jsonl.gz", &gz).len(), 2);
+    let zst = [
+        zstd::encode_all(one.as_bytes(), 3).unwrap(),
+        zstd::encode_all(two.as_bytes(), 3).unwrap(),
+    ]
+    .concat();
+    assert_eq!(rows("a.jsonl.zst", &zst).len(), 2);
+}
+
+#[test]
+fn csv_values_are_texts_and_rows_are_numbered_by_line() {
+    let text = b"\xef\xbb\xbfid,text\r\n1,plain\r\n2,\"two\r\nlines, \"\"quoted\"\"\"\r\n3,5\" pipe\r\n\r\n4,\r\n";
+    let expected = [
+        (2, json!({ "id": "1", "text": "plain" })),
+        (3, json!({ "id": "2", "text": "two\r\nlines, \"quoted\"" })),
+        (5, json!({ "id": "3", "text": "5\" pipe" })),
+        (7, json!({ "id": "4", "text": "" })),
+    ];
+    assert_eq!(rows("a.csv", text), expected);
+}
+
+#[test]
+fn rows_before_a_broken_quote_are_read() {
+    let read = read("a.csv", b"id,text\n1,\"x\"\n2,\"y\"z\n3,w\n");
+    assert_eq!(read.len(), 2);
+    assert_eq!(read[0].as_ref().unwrap().columns["text"], "x");
+    assert_eq!(read[1].as_ref().unwrap_err().row, Some(3));
+}
+
+#[test]
+fn a_file_uri_names_a_file_anywhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("with space.jsonl");
+    std::fs::write(&path, "{\"a\": 1}\n").unwrap();
+    let uri = url::Url::from_file_path(&path).unwrap();
+    let file = DataFile::locate(uri.as_str(), Path::new("/elsewhere")).unwrap();
+    assert_eq!(file.rows().unwrap().count(), 1);
+}
+
+fn parquet(compression: Compression) -> Vec<u8> {
+    let schema = "message rows {
+        required binary q (UTF8); required int64 n; required float x; optional binary raw;
+        required group choices (LIST) { repeated group list { required binary element (UTF8); } }
+    }";
+    let schema = Arc::new(parse_message_type(schema).unwrap());
+    let properties = WriterProperties::builder().set_compression(compression).build();
+    let mut writer = SerializedFileWriter::new(Vec::new(), schema, Arc::new(properties)).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    let texts = |texts: &[&str]| texts.iter().map(|text| ByteArray::from(*text)).collect::<Vec<_>>();
+    let mut column = group.next_column().unwrap().unwrap();
+    column
+        .typed::<ByteArrayType>()
+        .write_batch(&texts(&["eins", "zwei"]), None, None)
+        .unwrap();
+    column.close().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    column
+        .typed::<Int64Type>()
+        .write_batch(&[1, i64::MAX], None, None)
+        .unwrap();
+    column.close().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    column
+        .typed::<FloatType>()
+        .write_batch(&[0.1, 2.0], None, None)
+        .unwrap();
+    column.close().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    column
+        .typed::<ByteArrayType>()
+        .write_batch(&texts(&["bytes"]), Some(&[1, 0]), None)
+        .unwrap();
+    column.close().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    let levels = (Some(&[1_i16, 1, 1][..]), Some(&[0_i16, 1, 0][..]));
+    column
+        .typed::<ByteArrayType>()
+        .write_batch(&texts(&["a", "b", "c"]), levels.0, levels.1)
+        .unwrap();
+    column.close().unwrap();
+    group.close().unwrap();
+    writer.into_inner().unwrap()
+}
+
+#[test]
+fn parquet_rows_keep_their_types_and_lists() {
+    let expected = [
+        (
+            1,
+            json!({ "q": "eins", "n": 1, "x": 0.1, "raw": "bytes", "choices": ["a", "b"] }),
+        ),
+        (
+            2,
+            json!({ "q": "zwei", "n": i64::MAX, "x": 2.0, "raw": null, "choices": ["c"] }),
+        ),
+    ];
+    assert_eq!(rows("a.parquet", &parquet(Compression::SNAPPY)), expected);
+    assert_eq!(
+        rows("a.parquet", &parquet(Compression::ZSTD(Default::default()))),
+        expected
+    );
+}
+
+#[test]
+fn a_parquet_file_that_is_cut_or_damaged_is_an_error() {
+    let whole = parquet(Compression::UNCOMPRESSED);
+    let folder = tempfile::tempdir().unwrap();
+    let open = |bytes: &[u8]| {
+        std::fs::write(folder.path().join("a.parquet"), bytes).unwrap();
+        let rows = DataFile::locate("a.parquet", folder.path()).unwrap().rows()?;
+        rows.collect::<Result<Vec<_>, _>>()
+    };
+    assert_eq!(open(&whole).unwrap().len(), 2);
+    assert!(open(&whole[..whole.len() - 9]).is_err());
+    assert!(open(&whole[20..]).is_err());
+}
+
+#[test]
+fn a_damaged_byte_of_a_parquet_file_never_panics() {
+    let whole = parquet(Compression::UNCOMPRESSED);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.parquet");
+    for index in (0..whole.len()).step_by(5) {
+        let mut damaged = whole.clone();
+        damaged[index] ^= 0x5f;
+        std::fs::write(&path, &damaged).unwrap();
+        let file = DataFile::locate("a.parquet", folder.path()).unwrap();
+        if let Ok(rows) = file.rows() {
+            assert!(rows.count() <= 1_000, "byte {index}");
+        }
+    }
+}

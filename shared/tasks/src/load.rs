@@ -1,0 +1,66 @@
+//! From a suite file to a manifest.
+
+use std::path::Path;
+
+use tidemill_domain::Manifest;
+
+use crate::error::{Place, Problems, SuiteErrors, Warning};
+use crate::{decode, render};
+
+/// A suite that is ready to be evaluated.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Loaded {
+    /// Every prompt and reference.
+    pub manifest: Manifest,
+    /// What is odd about the suite, for people to read.
+    pub warnings: Vec<Warning>,
+}
+
+/// Reads a suite file and its data, and renders every item.
+///
+/// Items keep the order of their rows. An item's few-shot examples are the first rows of `few_shot_data` that differ from
+/// its own row; each is the prompt, a space unless the prompt ends in white space, the target and an empty line, or, in a
+/// chat, the turns followed by the target as the assistant's. The choices of a likelihood follow the prompt in the same way,
+/// so they begin with that space here. Their targets are the right choice's text; those of kind `choice` are letters.
+///
+/// # Errors
+/// [`SuiteErrors`] with everything that is wrong; of row errors the first 20 of each benchmark and the count of the rest.
+pub fn load(path: &Path) -> Result<Loaded, SuiteErrors> {
+    let mut problems = Problems::default();
+    let text = read(path, &mut problems);
+    let manifest = text.and_then(|text| render(path, &text, &mut problems));
+    let (manifest, warnings) = problems.settle(manifest)?;
+    Ok(Loaded { manifest, warnings })
+}
+
+fn read(path: &Path, problems: &mut Problems) -> Option<String> {
+    let bytes = match std::fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            problems.error(Place::of(path), error.to_string());
+            return None;
+        }
+    };
+    match String::from_utf8(bytes) {
+        Ok(text) => Some(text),
+        Err(error) => {
+            let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+            let line = 1 + valid.iter().filter(|byte| **byte == b'\n').count();
+            problems.error(Place::of(path).line(line), "holds invalid UTF-8");
+            None
+        }
+    }
+}
+
+fn render(path: &Path, text: &str, problems: &mut Problems) -> Option<Manifest> {
+    let decoded = decode::decode(path, text, problems);
+    let mut benchmarks = Vec::new();
+    for entry in &decoded.benchmarks {
+        benchmarks.extend(render::benchmark(entry, problems));
+    }
+    Some(Manifest {
+        suite: decoded.suite?,
+        max_failure_rate: decoded.max_failure_rate,
+        benchmarks,
+    })
+}

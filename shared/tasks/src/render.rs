@@ -1,0 +1,321 @@
+//! Rows to items.
+
+use std::fmt;
+
+use minijinja::{Environment, Value};
+use serde_json::Value as Json;
+use tidemill_domain::{Benchmark, GraderSpec, Item, Message, Prompt};
+
+use crate::answer::{self, Answer};
+use crate::data::{DataFile, Row, RowError};
+use crate::decode::{BenchmarkEntry, PromptSource};
+use crate::error::{Place, Problems};
+use crate::faults::Faults;
+use crate::ids::{Ids, content_digest};
+use crate::shots::{Shots, continuation};
+use crate::template::{Template, context, environment};
+
+/// Renders a benchmark; `None` when anything in it is wrong, after reporting all of it.
+pub(crate) fn benchmark(entry: &BenchmarkEntry, problems: &mut Problems) -> Option<Benchmark> {
+    let environment = environment();
+    let templates = match Templates::compile(&environment, entry) {
+        Ok(templates) => templates,
+        Err(fault) => {
+            problems.error(fault.place(entry), fault.message);
+            return None;
+        }
+    };
+    let mut faults = Faults::new(entry.place.clone());
+    let shots = match &entry.shots {
+        Some(wish) => Shots::load(wish, entry, &templates, &mut faults),
+        None => Shots::none(),
+    };
+    let mut rendering = Rendering {
+        entry,
+        templates,
+        // Examples that could not be read would only be reported again for each item.
+        shots: if faults.is_empty() { shots } else { Shots::none() },
+        ids: Ids::default(),
+        items: Vec::new(),
+        ambiguities: Ambiguities::default(),
+        faults,
+    };
+    rendering.read(&entry.data.value);
+    rendering.settle(problems)
+}
+
+/// A field of the suite file that a row does not satisfy.
+pub(crate) struct Fault {
+    field: &'static str,
+    message: String,
+}
+
+impl Fault {
+    fn of(field: &'static str) -> impl Fn(String) -> Self {
+        move |message| Self { field, message }
+    }
+
+    fn place(&self, entry: &BenchmarkEntry) -> Place {
+        entry.place_of(self.field)
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {}", self.field, self.message)
+    }
+}
+
+impl BenchmarkEntry {
+    /// Where a field of this benchmark stands.
+    fn place_of(&self, field: &'static str) -> Place {
+        let line = match field {
+            "prompt" | "messages" => Some(self.prompt.line),
+            "target" => Some(self.target.line),
+            "choices" => self.choices.as_ref().map(|choices| choices.line),
+            "id" => self.id.as_ref().map(|id| id.line),
+            "cluster" => self.cluster.as_ref().map(|cluster| cluster.line),
+            "data" => Some(self.data.line),
+            "few_shot" => self.shots.as_ref().map(|shots| shots.count_line),
+            _ => None,
+        };
+        let place = self.place.field(field);
+        line.map_or_else(|| place.clone(), |line| place.line(line))
+    }
+}
+
+/// A benchmark's templates, compiled once.
+pub(crate) struct Templates<'e> {
+    prompt: PromptTemplate<'e>,
+    target: Template<'e>,
+    choices: Option<Template<'e>>,
+    grader: &'e GraderSpec,
+}
+
+enum PromptTemplate<'e> {
+    Text(Template<'e>),
+    Chat(Vec<(&'e str, Template<'e>)>),
+}
+
+impl<'e> Templates<'e> {
+    fn compile(environment: &'e Environment<'e>, entry: &'e BenchmarkEntry) -> Result<Self, Fault> {
+        let prompt = match &entry.prompt.value {
+            PromptSource::Text(source) => {
+                let template = Template::text(environment, source).map_err(Fault::of("prompt"))?;
+                PromptTemplate::Text(template)
+            }
+            PromptSource::Chat(messages) => {
+                let compile = |content| Template::text(environment, content).map_err(Fault::of("messages"));
+                let turns = messages
+                    .iter()
+                    .map(|turn| Ok((turn.role.as_str(), compile(&turn.content)?)));
+                PromptTemplate::Chat(turns.collect::<Result<_, Fault>>()?)
+            }
+        };
+        let target = Template::value(environment, &entry.target.value).map_err(Fault::of("target"))?;
+        let choices = match &entry.choices {
+            Some(source) => Some(Template::value(environment, source.value.trim()).map_err(Fault::of("choices"))?),
+            None => None,
+        };
+        Ok(Self {
+            prompt,
+            target,
+            choices,
+            grader: &entry.grader,
+        })
+    }
+
+    /// The prompt of one row. Only a likelihood may be asked for without any context.
+    pub(crate) fn prompt(&self, row: &Value) -> Result<Prompt, Fault> {
+        match &self.prompt {
+            PromptTemplate::Text(template) => {
+                let text = template.render(row).map_err(Fault::of("prompt"))?;
+                let may_be_empty = matches!(self.grader, GraderSpec::Likelihood { .. });
+                if text.is_empty() && !may_be_empty {
+                    return Err(Fault::of("prompt")("is empty".to_owned()));
+                }
+                Ok(Prompt::Text(text))
+            }
+            PromptTemplate::Chat(turns) => {
+                let turns = turns.iter().zip(1..).map(|((role, template), number)| {
+                    let named = |message| Fault::of("messages")(format!("message {number}: {message}"));
+                    let content = template.render(row).map_err(named)?;
+                    if content.is_empty() {
+                        return Err(named("is empty".to_owned()));
+                    }
+                    Ok(Message {
+                        role: (*role).to_owned(),
+                        content,
+                    })
+                });
+                turns.collect::<Result<_, _>>().map(Prompt::Chat)
+            }
+        }
+    }
+
+    /// The reference side of one row.
+    pub(crate) fn answer(&self, row: &Value) -> Result<Answer, Fault> {
+        let choices = match &self.choices {
+            Some(template) => {
+                let list = template.evaluate(row).and_then(|value| answer::choice_texts(&value));
+                list.map_err(Fault::of("choices"))?
+            }
+            None => Vec::new(),
+        };
+        let target = self.target.evaluate(row).map_err(Fault::of("target"))?;
+        answer::resolve(self.grader, &target, choices).map_err(Fault::of("target"))
+    }
+}
+
+struct Rendering<'e> {
+    entry: &'e BenchmarkEntry,
+    templates: Templates<'e>,
+    shots: Shots,
+    ids: Ids,
+    items: Vec<Item>,
+    ambiguities: Ambiguities,
+    faults: Faults,
+}
+
+/// Targets that can be read in two ways: the first is shown, the others counted.
+#[derive(Default)]
+struct Ambiguities {
+    first: Option<(u64, String)>,
+    count: u64,
+}
+
+impl Rendering<'_> {
+    fn read(&mut self, file: &DataFile) {
+        let rows = match file.rows() {
+            Ok(rows) => rows,
+            Err(error) => return self.unreadable(error),
+        };
+        let limit = self.entry.limit.and_then(|limit| usize::try_from(limit).ok());
+        let mut any = false;
+        for row in rows.take(limit.unwrap_or(usize::MAX)) {
+            any = true;
+            match row {
+                Ok(row) => {
+                    let item = self.item(&row);
+                    self.items.extend(item);
+                }
+                Err(error) => self.unreadable(error),
+            }
+        }
+        if !any {
+            let message = "holds no rows; a benchmark needs at least one".to_owned();
+            self.unreadable(RowError { row: None, message });
+        }
+    }
+
+    fn item(&mut self, row: &Row) -> Option<Item> {
+        let context = context(&row.columns);
+        let needs_digest = self.entry.id.is_none() || self.shots.are_wanted();
+        let digest = if needs_digest {
+            content_digest(&row.columns)
+        } else {
+            String::new()
+        };
+        let id = match &self.entry.id {
+            Some(column) => self.ids.take_column_id(row.number, &row.columns, &column.value),
+            None => self.ids.make_content_id(row.number, &digest),
+        };
+        let id_field = if self.entry.id.is_some() { "id" } else { "data" };
+        let id = self.check(row, id.map_err(Fault::of(id_field)));
+        let cluster = self.cluster(row).map_err(Fault::of("cluster"));
+        let cluster = self.check(row, cluster);
+        let prompt = self.templates.prompt(&context);
+        let prompt = self.check(row, prompt);
+        let answer = self.templates.answer(&context);
+        let answer = self.check(row, answer);
+        let (id, cluster, prompt, answer) = (id?, cluster?, prompt?, answer?);
+        let prompt = self.shots.prepend(prompt, &digest).map_err(Fault::of("few_shot"));
+        let prompt = self.check(row, prompt)?;
+        self.ambiguities.note(row.number, answer.ambiguity);
+        Some(Item {
+            id,
+            choices: self.choices(&prompt, answer.choices),
+            prompt,
+            targets: answer.targets,
+            correct_choice: answer.correct,
+            cluster,
+        })
+    }
+
+    /// Choices whose likelihood is asked for continue the prompt; others are options as they are.
+    fn choices(&self, prompt: &Prompt, choices: Vec<String>) -> Vec<String> {
+        match (self.templates.grader, prompt) {
+            (GraderSpec::Likelihood { .. }, Prompt::Text(prompt)) => {
+                choices.iter().map(|choice| continuation(prompt, choice)).collect()
+            }
+            _ => choices,
+        }
+    }
+
+    fn cluster(&self, row: &Row) -> Result<Option<String>, String> {
+        let Some(column) = &self.entry.cluster else {
+            return Ok(None);
+        };
+        let column = &column.value;
+        match row.columns.get(column) {
+            Some(Json::String(text)) => Ok(Some(text.clone())),
+            Some(Json::Number(number)) if !number.is_f64() => Ok(Some(number.to_string())),
+            Some(other) => Err(format!("column {column} must hold a text or an integer, not {other}")),
+            None => Err(format!("column {column} is missing")),
+        }
+    }
+
+    fn check<T>(&mut self, row: &Row, result: Result<T, Fault>) -> Option<T> {
+        match result {
+            Ok(value) => Some(value),
+            Err(fault) => {
+                let place = fault
+                    .place(self.entry)
+                    .data(&self.entry.data.value.written, Some(row.number));
+                self.faults.push(place, fault.message);
+                None
+            }
+        }
+    }
+
+    fn unreadable(&mut self, error: RowError) {
+        let place = self
+            .entry
+            .place_of("data")
+            .data(&self.entry.data.value.written, error.row);
+        self.faults.push(place, error.message);
+    }
+
+    fn settle(self, problems: &mut Problems) -> Option<Benchmark> {
+        self.ambiguities.report(self.entry, problems);
+        let is_whole = self.faults.is_empty();
+        self.faults.report(problems);
+        is_whole.then(|| Benchmark {
+            name: self.entry.name.clone(),
+            settings: self.entry.settings.clone(),
+            grader: self.entry.grader.clone(),
+            items: self.items,
+        })
+    }
+}
+
+impl Ambiguities {
+    fn note(&mut self, row: u64, ambiguity: Option<String>) {
+        if let Some(text) = ambiguity {
+            self.count += 1;
+            self.first.get_or_insert((row, text));
+        }
+    }
+
+    fn report(&self, entry: &BenchmarkEntry, problems: &mut Problems) {
+        if let Some((row, text)) = &self.first {
+            let place = entry.place_of("target").data(&entry.data.value.written, Some(*row));
+            let others = match self.count - 1 {
+                0 => String::new(),
+                1 => "; likewise in 1 more row".to_owned(),
+                others => format!("; likewise in {others} more rows"),
+            };
+            problems.warn(place, format!("{text}{others}"));
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The suite file as its authors see it: every field, what it means and its default.
+//!
+//! These types document and describe the file, and write it; reading goes field by field in `decode`, because all errors
+//! of a file are wanted at once and each with its line.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use tidemill_domain::{Normalise, Take, Tier};
+
+pub(crate) const MAX_FAILURE_RATE: f64 = 0.02;
+pub(crate) const MAX_TOKENS: u32 = 256;
+pub(crate) const TOP_P: f64 = 1.0;
+pub(crate) const SAMPLES: u32 = 1;
+pub(crate) const TAKE: Take = Take::Last;
+pub(crate) const NORMALISE: Normalise = Normalise::None;
+
+/// A suite: a named, versioned set of benchmarks.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct SuiteFile {
+    /// The suite's name: 1 to 200 bytes without control characters.
+    pub name: String,
+    /// The suite's version, as a text. Raise it whenever results stop being comparable.
+    pub version: String,
+    /// How urgent the suite is.
+    pub tier: Tier,
+    /// Share of failed samples, 0 to 1, above which an evaluation is invalid. Default 0.02.
+    #[schemars(default = "defaults::max_failure_rate", range(min = 0.0, max = 1.0))]
+    pub max_failure_rate: f64,
+    /// The benchmarks, at least one; their names differ.
+    #[schemars(length(min = 1))]
+    pub benchmark: Vec<BenchmarkTable>,
+}
+
+/// A benchmark: data, prompt, settings and grader. Exactly one of `prompt` and `messages` is given.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields, extend("oneOf" = [{ "required": ["prompt"] }, { "required": ["messages"] }]))]
+pub struct BenchmarkTable {
+    /// The benchmark's name, unique in the suite: 1 to 200 bytes without control characters.
+    pub name: String,
+    /// The rows: a path relative to the suite file or a `file:///` URI, ending in `.jsonl`, `.csv` (either also with `.gz` or
+    /// `.zst`) or `.parquet`. Values of a CSV file are texts.
+    pub data: String,
+    /// The column that holds a row's id, a text or an integer; ids `1` and `"1"` count as equal and equal ids are refused.
+    /// Without it an id is made from the row's content, and equal rows are refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// The prompt, a template over the row's columns; sent to the completions endpoint as it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<String>,
+    /// The turns of a chat prompt, each a template; sent to the chat endpoint. The last turn is the user's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub messages: Option<Vec<MessageTable>>,
+    /// The accepted answer, a template. When it is exactly one expression that evaluates to a list, each element is accepted.
+    ///
+    /// For kind `likelihood`: the right choice, as an index from 0 or as its text. For kind `choice`: a letter, an index or
+    /// (where `choices` is given) a text. An integer is an index; a text is looked for among the choices first.
+    pub target: String,
+    /// The choices: a template of exactly one expression that evaluates to a list. For kinds `likelihood`, which needs it, and
+    /// `choice`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub choices: Option<String>,
+    /// Solved examples put before each prompt: the first of `few_shot_data`, without the item itself. Default 0.
+    #[schemars(default)]
+    pub few_shot: u32,
+    /// Where the examples come from, as in `data`; the same templates render them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub few_shot_data: Option<String>,
+    /// The cap on an answer's length in tokens, always sent. At least 1; of no effect for kind `likelihood`. Default 256.
+    #[schemars(default = "defaults::max_tokens")]
+    pub max_tokens: u32,
+    /// Sampling temperature, 0 or more; 0 is greedy. Default 0.
+    #[schemars(default, range(min = 0.0))]
+    pub temperature: f64,
+    /// Nucleus sampling: above 0, at most 1, which keeps every token. Default 1.
+    #[schemars(default = "defaults::top_p", range(min = 0.0, max = 1.0))]
+    pub top_p: f64,
+    /// Texts that end an answer and are not part of it. Default none.
+    #[schemars(default, inner(length(min = 1)))]
+    pub stop: Vec<String>,
+    /// Base of the samples' seeds. Default 0.
+    #[schemars(default)]
+    pub seed: u64,
+    /// Samples drawn for each item, at least 1. Default 1.
+    #[schemars(default = "defaults::samples", range(min = 1))]
+    pub samples: u32,
+    /// The column that groups items which are not independent, for the standard error. Default none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+    /// Only the first rows, this many, at least 1. Default all.
+    #[schemars(range(min = 1))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
+    /// How answers are graded.
+    pub grader: GraderTable,
+}
+
+/// One turn of a chat prompt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct MessageTable {
+    /// Whose turn it is: `system` (before all others), `user` or `assistant`.
+    #[schemars(extend("enum" = ["system", "user", "assistant"]))]
+    pub role: String,
+    /// The turn's text, a template over the row's columns.
+    pub content: String,
+}
+
+/// How an answer is found and compared.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+#[schemars(deny_unknown_fields)]
+pub enum GraderTable {
+    /// The whole answer equals a target, white space at both ends aside.
+    Exact {
+        /// Compare without regard to case. Default false.
+        #[schemars(default)]
+        ignore_case: bool,
+        /// Compare without punctuation. Default false.
+        #[schemars(default)]
+        ignore_punctuation: bool,
+    },
+    /// A pattern finds the answer, which must equal a target.
+    Regex {
+        /// The pattern; its first group, else the whole match, is the answer.
+        pattern: String,
+        /// Which match counts, `first` or `last`. Default `last`.
+        #[schemars(default = "defaults::take", extend("enum" = ["first", "last"]), with = "String")]
+        take: Take,
+        /// Compare without regard to case. Default false.
+        #[schemars(default)]
+        ignore_case: bool,
+    },
+    /// The last number of the answer equals the target as a number.
+    Numeric {
+        /// Narrows where the number is looked for: the last match's first group. Default everywhere.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pattern: Option<String>,
+        /// Largest absolute difference that still counts as equal. Default 0.
+        #[schemars(default, range(min = 0.0))]
+        tolerance: f64,
+    },
+    /// A letter or an option's text names one of the choices.
+    Choice {
+        /// Narrows where the letter is looked for: the last match's first group. Default everywhere.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pattern: Option<String>,
+    },
+    /// The choice with the largest summed log-probability is the answer; nothing is generated. Needs `prompt` and `choices`.
+    Likelihood {
+        /// What the sums are divided by before they are compared: `none`, `bytes` or `tokens`. Default `none`.
+        #[schemars(default = "defaults::normalise", extend("enum" = ["none", "bytes", "tokens"]), with = "String")]
+        normalise: Normalise,
+    },
+}
+
+/// The JSON Schema of a suite file, for editors and checks outside this program.
+#[must_use]
+pub fn suite_schema() -> serde_json::Value {
+    schemars::schema_for!(SuiteFile).to_value()
+}
+
+mod defaults {
+    //! The defaults as functions, which is how a schema's attributes take them.
+
+    pub(super) fn max_failure_rate() -> f64 {
+        super::MAX_FAILURE_RATE
+    }
+
+    pub(super) fn max_tokens() -> u32 {
+        super::MAX_TOKENS
+    }
+
+    pub(super) fn top_p() -> f64 {
+        super::TOP_P
+    }
+
+    pub(super) fn samples() -> u32 {
+        super::SAMPLES
+    }
+
+    pub(super) fn take() -> tidemill_domain::Take {
+        super::TAKE
+    }
+
+    pub(super) fn normalise() -> tidemill_domain::Normalise {
+        super::NORMALISE
+    }
+}

@@ -1,0 +1,148 @@
+//! Templates over a row. Undefined names and nulls are errors: neither may end up in a prompt as a word of its own.
+//!
+//! Everything else renders as in Jinja, so a true value prints as `True`; a final line break is kept.
+
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::ValueKind;
+use minijinja::{Environment, Error, ErrorKind, Expression, UndefinedBehavior, Value, escape_formatter};
+use serde_json::{Map, Value as Json};
+
+/// Where templates live. One environment serves a whole benchmark; nothing is compiled for a row.
+pub(crate) fn environment<'s>() -> Environment<'s> {
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    // Messages then name the variable that is undefined.
+    environment.set_debug(true);
+    if let Ok(syntax) = SyntaxConfig::builder().keep_trailing_newline(true).build() {
+        environment.set_syntax(syntax);
+    }
+    // Task authors write `answer.split(...)`, as Jinja lets them.
+    environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+    environment.set_formatter(|output, state, value| {
+        if value.is_none() {
+            return Err(Error::new(ErrorKind::InvalidOperation, "is null"));
+        }
+        escape_formatter(output, state, value)
+    });
+    environment
+}
+
+/// A compiled template.
+pub(crate) enum Template<'e> {
+    /// Renders to a text.
+    Text(minijinja::Template<'e, 'e>),
+    /// Was exactly one expression, so it evaluates to a value of any kind.
+    Expression {
+        /// As written, for messages.
+        source: &'e str,
+        /// Compiled.
+        compiled: Expression<'e, 'e>,
+    },
+}
+
+impl<'e> Template<'e> {
+    /// Compiles a template that renders to a text.
+    pub(crate) fn text(environment: &'e Environment<'e>, source: &'e str) -> Result<Self, String> {
+        let template = environment.template_from_str(source);
+        template.map(Self::Text).map_err(|error| describe(&error))
+    }
+
+    /// Compiles a template whose value is wanted: as an expression where it is exactly one.
+    pub(crate) fn value(environment: &'e Environment<'e>, source: &'e str) -> Result<Self, String> {
+        if let Some(inner) = single_expression(source)
+            && let Ok(compiled) = environment.compile_expression(inner)
+        {
+            let source = inner.trim();
+            return Ok(Self::Expression { source, compiled });
+        }
+        Self::text(environment, source)
+    }
+
+    /// The value for one row; never undefined or null.
+    pub(crate) fn evaluate(&self, row: &Value) -> Result<Value, String> {
+        match self {
+            Self::Text(template) => {
+                let text = template.render(row.clone()).map_err(|error| describe(&error))?;
+                Ok(Value::from(text))
+            }
+            Self::Expression { source, compiled } => {
+                let value = compiled.eval(row.clone()).map_err(|error| describe(&error))?;
+                match value.kind() {
+                    ValueKind::Undefined => Err(format!("`{source}` is undefined")),
+                    ValueKind::None => Err(format!("`{source}` is null")),
+                    _ => Ok(value),
+                }
+            }
+        }
+    }
+
+    /// The text for one row.
+    pub(crate) fn render(&self, row: &Value) -> Result<String, String> {
+        match self {
+            Self::Text(template) => template.render(row.clone()).map_err(|error| describe(&error)),
+            Self::Expression { .. } => self.evaluate(row).map(|value| value.to_string()),
+        }
+    }
+}
+
+/// Says what is wrong with a template's syntax.
+pub(crate) fn check(source: &str) -> Result<(), String> {
+    Template::text(&environment(), source).map(|_| ())
+}
+
+/// Says why a template is not exactly one expression.
+pub(crate) fn check_expression(source: &str) -> Result<(), String> {
+    match Template::value(&environment(), source.trim())? {
+        Template::Expression { .. } => Ok(()),
+        Template::Text(_) => Err("must be exactly one {{ }} that evaluates to a list".to_owned()),
+    }
+}
+
+/// A row as templates see it.
+pub(crate) fn context(columns: &Map<String, Json>) -> Value {
+    Value::from_pairs(
+        columns
+            .iter()
+            .map(|(name, value)| (name.as_str(), template_value(value))),
+    )
+}
+
+fn template_value(json: &Json) -> Value {
+    match json {
+        Json::Null => Value::from(()),
+        Json::Bool(boolean) => Value::from(*boolean),
+        Json::String(text) => Value::from(text.as_str()),
+        Json::Array(elements) => elements.iter().map(template_value).collect(),
+        Json::Object(columns) => context(columns),
+        Json::Number(number) => match (number.as_u64(), number.as_i64(), number.as_f64()) {
+            (Some(number), _, _) => Value::from(number),
+            (_, Some(number), _) => Value::from(number),
+            (_, _, number) => Value::from(number.unwrap_or(f64::NAN)),
+        },
+    }
+}
+
+/// What stands between the braces of a template that is one pair of them.
+fn single_expression(source: &str) -> Option<&str> {
+    let inner = source.strip_prefix("{{")?.strip_suffix("}}")?;
+    let inner = inner.strip_prefix(['-', '+']).unwrap_or(inner);
+    Some(inner.strip_suffix(['-', '+']).unwrap_or(inner))
+}
+
+/// An engine's error without the name it gives to templates that have none.
+fn describe(error: &Error) -> String {
+    let kind = error.kind();
+    let detail = error.detail().unwrap_or_default();
+    let at = error.range().zip(error.template_source());
+    let expression = at.and_then(|(range, source)| source.get(range)).map(str::trim);
+    match (kind, detail, expression) {
+        (ErrorKind::UndefinedError, detail, _) if !detail.is_empty() => detail.to_owned(),
+        (ErrorKind::InvalidOperation, "is null", Some(expression)) => format!("`{expression}` is null"),
+        (_, "", Some(expression)) => format!("{kind} in `{expression}`"),
+        (_, "", None) => kind.to_string(),
+        (_, detail, _) => match error.line() {
+            Some(line) if line > 1 => format!("{kind}: {detail} (template line {line})"),
+            _ => format!("{kind}: {detail}"),
+        },
+    }
+}

@@ -1,0 +1,10 @@
+//! Suites from file to manifest: what is refused and in which words, what items come out, and the published schema.
+
+#[cfg(test)]
+mod refusals;
+#[cfg(test)]
+mod rendering;
+#[cfg(test)]
+mod schema;
+#[cfg(test)]
+mod support;

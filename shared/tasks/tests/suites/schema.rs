@@ -1,0 +1,143 @@
+//! The published schema against what is accepted.
+
+use std::collections::BTreeSet;
+
+use crate::support::{Folder, question_suite};
+use serde_json::Value;
+use tidemill_tasks::{BenchmarkTable, GraderTable, SuiteFile, suite_schema};
+
+fn as_json(toml: &str) -> Value {
+    serde_json::to_value(toml::from_str::<toml::Table>(toml).unwrap()).unwrap()
+}
+
+fn full_suite(grader: GraderTable) -> SuiteFile {
+    let is_likelihood = matches!(grader, GraderTable::Likelihood { .. });
+    let has_choices = is_likelihood || matches!(grader, GraderTable::Choice { .. });
+    SuiteFile {
+        name: "s".to_owned(),
+        version: "1".to_owned(),
+        tier: tidemill_domain::Tier::Promotion,
+        max_failure_rate: 0.1,
+        benchmark: vec![BenchmarkTable {
+            name: "b".to_owned(),
+            data: "rows.jsonl".to_owned(),
+            id: Some("id".to_owned()),
+            prompt: Some("{{ q }}".to_owned()),
+            messages: None,
+            target: "{{ a }}".to_owned(),
+            choices: has_choices.then(|| "{{ c }}".to_owned()),
+            few_shot: 1,
+            few_shot_data: Some("shots.jsonl".to_owned()),
+            max_tokens: 7,
+            temperature: 0.5,
+            top_p: 0.9,
+            stop: vec!["\n".to_owned()],
+            seed: 3,
+            samples: if is_likelihood { 1 } else { 2 },
+            cluster: Some("id".to_owned()),
+            limit: Some(1),
+            grader,
+        }],
+    }
+}
+
+fn graders() -> Vec<GraderTable> {
+    vec![
+        GraderTable::Exact {
+            ignore_case: true,
+            ignore_punctuation: true,
+        },
+        GraderTable::Regex {
+            pattern: "x".to_owned(),
+            take: tidemill_domain::Take::First,
+            ignore_case: true,
+        },
+        GraderTable::Numeric {
+            pattern: Some("x".to_owned()),
+            tolerance: 0.1,
+        },
+        GraderTable::Choice {
+            pattern: Some("x".to_owned()),
+        },
+        GraderTable::Likelihood {
+            normalise: tidemill_domain::Normalise::Tokens,
+        },
+    ]
+}
+
+#[test]
+fn the_schema_is_the_published_one() {
+    insta::assert_json_snapshot!(suite_schema());
+}
+
+#[test]
+fn a_suite_with_every_field_satisfies_the_schema_and_loads() {
+    let validator = jsonschema::validator_for(&suite_schema()).unwrap();
+    for grader in graders() {
+        let suite = full_suite(grader);
+        let toml = toml::to_string(&suite).unwrap();
+        let errors: Vec<String> = validator
+            .iter_errors(&as_json(&toml))
+            .map(|error| error.to_string())
+            .collect();
+        assert_eq!(errors, Vec::<String>::new(), "{toml}");
+        let folder = Folder::new()
+            .with("suite.toml", &toml)
+            .with(
+                "rows.jsonl",
+                "{\"id\": 1, \"q\": \"q\", \"a\": 1, \"c\": [\"x\", \"y\"]}",
+            )
+            .with(
+                "shots.jsonl",
+                "{\"id\": 2, \"q\": \"q\", \"a\": 0, \"c\": [\"x\", \"y\"]}",
+            );
+        let loaded = folder.load().unwrap_or_else(|errors| panic!("{errors}\n{toml}"));
+        assert_eq!(loaded.warnings, []);
+        assert_eq!(loaded.manifest.benchmarks[0].settings.max_tokens, 7);
+    }
+}
+
+#[test]
+fn every_field_of_the_schema_is_known_to_the_reader() {
+    let schema = suite_schema();
+    let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>();
+    let mut suite = as_json(&toml::to_string(&full_suite(graders().remove(0))).unwrap());
+    assert_eq!(names(&suite), names(&schema["properties"]));
+    let benchmark = suite["benchmark"][0].as_object_mut().unwrap();
+    benchmark.insert("messages".to_owned(), Value::Null);
+    benchmark.insert("choices".to_owned(), Value::Null);
+    assert_eq!(
+        names(&suite["benchmark"][0]),
+        names(&schema["$defs"]["BenchmarkTable"]["properties"])
+    );
+}
+
+#[test]
+fn what_the_schema_refuses_is_refused() {
+    let validator = jsonschema::validator_for(&suite_schema()).unwrap();
+    let wrong = [
+        "colour = \"red\"",
+        "messages = [{ role = \"user\", content = \"x\" }]",
+        "samples = 0",
+        "temperature = -0.5",
+        "limit = 0",
+        "stop = [\"\"]",
+        "[benchmark.grader]\nkind = \"regex\"",
+        "[benchmark.grader]\nkind = \"exact\"\ntake = \"last\"",
+        "[benchmark.grader]\nkind = \"judge\"",
+    ];
+    let rows = "{\"q\": 1, \"a\": 2}";
+    for fields in wrong {
+        let toml = question_suite(fields);
+        assert!(!validator.is_valid(&as_json(&toml)), "{fields}");
+        assert!(
+            Folder::new()
+                .with("suite.toml", toml)
+                .with("rows.jsonl", rows)
+                .load()
+                .is_err(),
+            "{fields}"
+        );
+    }
+    assert!(validator.is_valid(&as_json(&question_suite(""))));
+}
