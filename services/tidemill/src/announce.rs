@@ -6,6 +6,7 @@ use tidemill_service::{Published, now};
 use tidemill_streams::CheckpointMessage;
 
 use crate::arguments::Announce;
+use crate::evaluate::addresses;
 use crate::exit::Done;
 use crate::output;
 use crate::session::{self, Need, Session};
@@ -36,7 +37,7 @@ fn event(args: &Announce) -> anyhow::Result<CheckpointEvent> {
             to_step: args.step,
         }));
     }
-    let mut endpoints = args.endpoint.iter().map(|url| tidemill_inference::normalise_url(url));
+    let mut endpoints = addresses(&args.endpoint)?.into_iter();
     let uri = match (&args.path, endpoints.next()) {
         (Some(path), _) => {
             let path = std::path::absolute(path).with_context(|| format!("path {}", path.display()))?;

@@ -35,7 +35,7 @@ fn announcement(args: &Evaluate) -> anyhow::Result<Written> {
         .suite
         .canonicalize()
         .with_context(|| format!("suite file {}", args.suite.display()))?;
-    let mut addresses = args.endpoint.iter().map(|url| tidemill_inference::normalise_url(url));
+    let mut addresses = addresses(&args.endpoint)?.into_iter();
     let uri = match (&args.checkpoint, addresses.next()) {
         (Some(folder), _) => absolute(folder)?,
         (None, Some(url)) => url,
@@ -57,6 +57,15 @@ fn announcement(args: &Evaluate) -> anyhow::Result<Written> {
         replicas: addresses.collect(),
         max_in_flight: args.max_in_flight,
     })
+}
+
+/// The base addresses of servers in one form.
+pub(crate) fn addresses(endpoints: &[String]) -> anyhow::Result<Vec<String>> {
+    let normalised = endpoints.iter().map(|endpoint| {
+        tidemill_inference::normalise_url(endpoint)
+            .map_err(|reason| anyhow::anyhow!("--endpoint {endpoint} is not the address of a server: {reason}"))
+    });
+    normalised.collect()
 }
 
 fn absolute(path: &Path) -> anyhow::Result<String> {

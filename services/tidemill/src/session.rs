@@ -82,8 +82,9 @@ impl Session {
 
     /// Ends the session, and the broker where it is ours.
     pub(crate) async fn close(self) {
-        if let Err(error) = self.context.broker.client.flush().await {
-            tracing::debug!(%error, "flush");
+        // Drained first: a client that is still there when its broker ends would try to reach it again.
+        if let Err(error) = self.context.broker.client.drain().await {
+            tracing::debug!(%error, "drain");
         }
         if let Some(own) = self.own {
             own.stop().await;

@@ -167,6 +167,7 @@ async fn options(config: &Config, name: &str, connected: watch::Sender<u64>) -> 
                     Event::Connected => connected.send_modify(|count| *count += 1),
                     Event::Disconnected => tracing::warn!("the broker is away; reconnecting"),
                     Event::ServerError(error) => tracing::warn!(%error, "the broker reports an error"),
+                    Event::Draining | Event::Closed => {}
                     other => tracing::debug!(event = %other, "broker connection event"),
                 }
             }

@@ -12,9 +12,12 @@ pub enum LogFormat {
     Json,
 }
 
+/// Crates whose INFO tells people nothing that we do not say ourselves.
+const QUIET: &str = "async_nats=warn,rustls=warn";
+
 /// Starts logging with `filter` in the syntax of `RUST_LOG`, which overrides it. A second call changes nothing.
 pub fn init_logs(format: LogFormat, filter: &str) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(filter));
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(format!("{QUIET},{filter}")));
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
