@@ -5,11 +5,15 @@ use reqwest::Url;
 /// Brings the base address of a server into one form: with a scheme, without `/v1` and without a slash at the end.
 ///
 /// `localhost:8000`, `http://localhost:8000/` and `http://localhost:8000/v1/` all become `http://localhost:8000`; a path
-/// before `/v1` is kept.
-///
-/// # Errors
-/// Says in a clause why the text is no address.
-pub fn normalise_url(text: &str) -> Result<String, String> {
+/// before `/v1` is kept. A text that is no address comes back trimmed; [`Client::new`](crate::Client::new) says why it is
+/// none.
+#[must_use]
+pub fn normalise_url(text: &str) -> String {
+    base(text).unwrap_or_else(|_| text.trim().to_owned())
+}
+
+/// The normal form, or a clause that says why the text is no base address.
+pub(crate) fn base(text: &str) -> Result<String, String> {
     let text = text.trim();
     let with_scheme = if text.contains("://") {
         text.to_owned()
@@ -27,11 +31,8 @@ pub fn normalise_url(text: &str) -> Result<String, String> {
         return Err("a base address has no query and no fragment".to_owned());
     }
     let trimmed = url.as_str().trim_end_matches('/');
-    Ok(trimmed
-        .strip_suffix("/v1")
-        .unwrap_or(trimmed)
-        .trim_end_matches('/')
-        .to_owned())
+    let base = trimmed.strip_suffix("/v1").unwrap_or(trimmed);
+    Ok(base.trim_end_matches('/').to_owned())
 }
 
 #[cfg(test)]
@@ -49,14 +50,15 @@ mod tests {
             ("https://host/team/a/v1/", "https://host/team/a"),
             ("https://host/v10", "https://host/v10"),
         ] {
-            assert_eq!(normalise_url(written).as_deref(), Ok(normal), "{written}");
+            assert_eq!(normalise_url(written), normal, "{written}");
         }
     }
 
     #[test]
     fn what_is_no_address_is_refused_with_the_reason() {
         for written in ["", "ftp://host", "http://", "http://host:port", "http://host?key=1"] {
-            assert!(normalise_url(written).is_err(), "{written}");
+            assert!(base(written).is_err(), "{written}");
+            assert_eq!(normalise_url(written), written);
         }
     }
 }

@@ -56,14 +56,14 @@ struct CountBody<'a> {
 }
 
 /// The body of a completion, with or without the fields outside OpenAI's API.
-pub(crate) fn completion(request: &Request<'_>, with_neutral_fields: bool) -> Bytes {
+pub(crate) fn completion(model: &str, request: &Request<'_>, with_neutral_fields: bool) -> Bytes {
     let (prompt, messages) = match request.prompt {
         Prompt::Text(text) => (Some(text.as_str()), None),
         Prompt::Chat(messages) => (None, Some(messages.as_slice())),
     };
     encode(
         &CompletionBody {
-            model: request.model,
+            model,
             prompt,
             messages,
             max_tokens: request.max_tokens,
@@ -118,12 +118,11 @@ mod tests {
     use super::*;
 
     fn json(request: &Request<'_>, with_neutral_fields: bool) -> serde_json::Value {
-        serde_json::from_slice(&completion(request, with_neutral_fields)).unwrap()
+        serde_json::from_slice(&completion("m", request, with_neutral_fields)).unwrap()
     }
 
     fn request<'a>(prompt: &'a Prompt, stop: &'a [String]) -> Request<'a> {
         Request {
-            model: "m",
             prompt,
             max_tokens: 8,
             temperature: 0.7,

@@ -58,11 +58,9 @@ impl Capabilities {
     };
 }
 
-/// One request for a completion. Every setting is sent, so that no server's default takes part.
+/// One request for a completion; the engine adds its model's name. Every setting is sent, so that no server's default takes part.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
-    /// The served model's name.
-    pub model: &'a str,
     /// What is sent, and thereby which endpoint is used.
     pub prompt: &'a Prompt,
     /// The cap on the answer's length in tokens, at least 1.
@@ -104,29 +102,21 @@ pub struct Attempt<T> {
 /// Source: EleutherAI/lm-evaluation-harness, `lm_eval/api/model.py`, `_encode_pair`.
 #[derive(Debug, Clone)]
 pub struct Scoring<'a> {
-    model: &'a str,
     context: &'a str,
     trailing: &'a str,
     pub(crate) context_tokens: Option<u64>,
 }
 
 impl<'a> Scoring<'a> {
-    /// Prepares the scoring of continuations of `context` by `model`.
+    /// Prepares the scoring of continuations of `context`.
     #[must_use]
-    pub fn new(model: &'a str, context: &'a str) -> Self {
+    pub fn new(context: &'a str) -> Self {
         let kept = context.trim_end();
         Self {
-            model,
             context: kept,
             trailing: &context[kept.len()..],
             context_tokens: None,
         }
-    }
-
-    /// The served model's name.
-    #[must_use]
-    pub const fn model(&self) -> &'a str {
-        self.model
     }
 
     /// The context without the white space at its end.
@@ -154,7 +144,7 @@ mod tests {
 
     #[test]
     fn trailing_spaces_of_the_context_belong_to_the_continuation() {
-        let scoring = Scoring::new("m", "Question: 2+2?\nAnswer: ");
+        let scoring = Scoring::new("Question: 2+2?\nAnswer: ");
         assert_eq!(scoring.context(), "Question: 2+2?\nAnswer:");
         assert_eq!(scoring.prompt("4"), "Question: 2+2?\nAnswer: 4");
     }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::{Method, Url};
 
-use crate::{Connection, HttpOutcome, normalise_url, retry_after};
+use crate::{Connection, HttpOutcome, address, retry_after};
 
 /// How a client speaks to its engine.
 #[derive(Clone)]
@@ -22,6 +22,20 @@ pub struct Options {
     pub request_timeout: Duration,
     /// Sent as a bearer token, where set.
     pub api_key: Option<String>,
+}
+
+/// The environment variable that holds the key of engines that want one.
+const API_KEY: &str = "TIDEMILL_ENGINE_API_KEY";
+
+impl Options {
+    /// The defaults, with the key in `TIDEMILL_ENGINE_API_KEY` where that is set.
+    #[must_use]
+    pub fn from_environment() -> Self {
+        Self {
+            api_key: std::env::var(API_KEY).ok().filter(|key| !key.is_empty()),
+            ..Self::default()
+        }
+    }
 }
 
 impl Default for Options {
@@ -100,18 +114,19 @@ pub(crate) struct Exchange {
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
 impl Client {
-    /// Makes a client for the server at `url`, which may be written in any of the ways [`normalise_url`] knows. Sends
+    /// Makes a client for the server at `url`, which may be written in any of the ways
+    /// [`normalise_url`](crate::normalise_url) knows. Sends
     /// nothing yet.
     ///
     /// # Errors
     /// When the address is none, the key cannot be sent, or TLS cannot be set up.
     pub fn new(url: &str, options: &Options) -> Result<Self, ClientError> {
-        let address = |why: String| ClientError::Address {
+        let refused = |why: String| ClientError::Address {
             url: url.to_owned(),
             why,
         };
-        let base = normalise_url(url).map_err(address)?;
-        let at = |path: &str| Url::parse(&format!("{base}{path}")).map_err(|error| address(error.to_string()));
+        let base = address::base(url).map_err(refused)?;
+        let at = |path: &str| Url::parse(&format!("{base}{path}")).map_err(|error| refused(error.to_string()));
         let completions = at("/v1/completions")?;
         Ok(Self {
             shared: Arc::new(Shared {

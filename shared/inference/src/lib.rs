@@ -31,5 +31,5 @@ pub use engine::{Attempt, Capabilities, Connection, Engine, Request, Scoring};
 pub use http::{Client, ClientError, Options};
 pub use likelihood::{Scored, classify_score};
 pub use openai::OpenAi;
-pub use probe::{ProbeError, Probed, probe};
+pub use probe::{ProbeError, Probed, is_reachable, probe, probe_with};
 pub use verdict::{Answer, HttpOutcome, Verdict};

@@ -63,7 +63,7 @@ impl OpenAi {
 
     /// How many tokens the context of `scoring` is, by the usage of a request for it alone.
     async fn count_context(&self, scoring: &mut Scoring<'_>, connection: Connection) -> Result<u32, Attempt<Scored>> {
-        let body = body::count(scoring.model(), scoring.context());
+        let body = body::count(&self.model, scoring.context());
         let Exchange { outcome, requests } = self.client.post(Endpoint::Completions, body, connection).await;
         let mut count = None;
         let verdict = settle(&outcome, |body| {
@@ -93,7 +93,7 @@ impl Engine for OpenAi {
             Prompt::Chat(_) => Endpoint::Chat,
         };
         let with_neutral_fields = !self.learnt.refuses_neutral_fields.load(Ordering::Relaxed);
-        let body = body::completion(request, with_neutral_fields);
+        let body = body::completion(&self.model, request, with_neutral_fields);
         let mut exchange = self.client.post(endpoint, body, connection).await;
         if with_neutral_fields && refuses(&exchange.outcome, &NEUTRAL_FIELDS) {
             self.learnt.refuses_neutral_fields.store(true, Ordering::Relaxed);
@@ -101,7 +101,7 @@ impl Engine for OpenAi {
                 engine = self.client.url(),
                 "engine takes OpenAI's sampling fields alone"
             );
-            let body = body::completion(request, false);
+            let body = body::completion(&self.model, request, false);
             let again = self.client.post(endpoint, body, connection).await;
             exchange = Exchange {
                 outcome: again.outcome,
@@ -125,14 +125,14 @@ impl Engine for OpenAi {
         }
         let prompt = scoring.prompt(choice);
         let mut generated = u32::from(self.learnt.refuses_zero_tokens.load(Ordering::Relaxed));
-        let body = body::echo(scoring.model(), &prompt, generated);
+        let body = body::echo(&self.model, &prompt, generated);
         let Exchange {
             mut outcome,
             mut requests,
         } = self.client.post(Endpoint::Completions, body, connection).await;
         if generated == 0 && refuses(&outcome, &["max_tokens"]) {
             generated = 1;
-            let body = body::echo(scoring.model(), &prompt, generated);
+            let body = body::echo(&self.model, &prompt, generated);
             let again = self.client.post(Endpoint::Completions, body, connection).await;
             requests += again.requests;
             outcome = again.outcome;

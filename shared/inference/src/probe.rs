@@ -14,11 +14,13 @@ use crate::{
 /// How long a server may take to list its models.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long a server may take for its first token: some compile their kernels for it.
+const FIRST_ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
+
 /// An engine that passed.
 #[derive(Debug, Clone)]
 pub struct Probed {
-    /// The adapter, ready for use.
-    pub engine: OpenAi,
+    engine: OpenAi,
     /// The longest prompt plus answer in tokens, where the server says.
     pub context_length: Option<u32>,
     /// What it can do.
@@ -74,6 +76,8 @@ pub enum ProbeError {
         model: String,
         /// What happened.
         why: String,
+        /// It may be starting or overloaded, and answer later.
+        passing: bool,
     },
     /// The server cannot score by likelihood.
     #[error("the server at {url} cannot score by likelihood: {why}")]
@@ -96,12 +100,32 @@ fn quoted(names: &[String]) -> String {
     }
 }
 
+impl ProbeError {
+    /// Waiting may help: the server may still be starting.
+    #[must_use]
+    pub const fn is_passing(&self) -> bool {
+        matches!(self, Self::Unreachable { .. } | Self::NoAnswer { passing: true, .. })
+    }
+}
+
 /// Looks whether the server at `url` serves `model`, by its list of models and by a real request of one token: a server
 /// may list a model, and call itself healthy, long before it answers or although it cannot.
 ///
 /// # Errors
 /// [`ProbeError`] with the reason. Nothing is retried here; a caller that waits for a server to start calls again.
-pub async fn probe(url: &str, model: &str, options: &Options) -> Result<Probed, ProbeError> {
+pub async fn probe(url: &str, model: &str) -> Result<Probed, ProbeError> {
+    let options = Options {
+        request_timeout: FIRST_ANSWER_TIMEOUT,
+        ..Options::from_environment()
+    };
+    probe_with(url, model, &options).await
+}
+
+/// [`probe`] with other options than those of the environment.
+///
+/// # Errors
+/// As [`probe`].
+pub async fn probe_with(url: &str, model: &str, options: &Options) -> Result<Probed, ProbeError> {
     let client = Client::new(url, options)?;
     let listed = serves(&client, model, LIST_TIMEOUT).await?;
     let mut capabilities = stated(&listed);
@@ -126,13 +150,22 @@ pub async fn probe(url: &str, model: &str, options: &Options) -> Result<Probed, 
     })
 }
 
+/// Whether anything answers at `url`, be it with an error.
+pub async fn is_reachable(url: &str) -> bool {
+    let Ok(client) = Client::new(url, &Options::from_environment()) else {
+        return false;
+    };
+    let outcome = client.get(crate::http::Endpoint::Models, LIST_TIMEOUT).await;
+    matches!(outcome, HttpOutcome::Answered { .. })
+}
+
 impl Probed {
     /// Looks whether the engine can score by likelihood, by scoring once.
     ///
     /// # Errors
     /// [`ProbeError::NoPromptLogprobs`] with what it answered instead.
     pub async fn check_scoring(&self) -> Result<(), ProbeError> {
-        let mut scoring = Scoring::new(self.engine.model(), "The sky is");
+        let mut scoring = Scoring::new("The sky is");
         let attempt = self.engine.score(&mut scoring, " blue", Connection::Kept).await;
         match attempt.verdict {
             Verdict::Done(_) => Ok(()),
@@ -192,7 +225,6 @@ pub(crate) async fn serves(client: &Client, model: &str, timeout: Duration) -> R
 
 async fn one_token(engine: &OpenAi, prompt: &Prompt) -> Result<(), Verdict<Answer>> {
     let request = Request {
-        model: engine.model(),
         prompt,
         max_tokens: 1,
         temperature: 0.0,
@@ -218,10 +250,13 @@ fn stated(model: &Model) -> Capabilities {
 }
 
 fn no_answer(client: &Client, model: &str, verdict: Verdict<Answer>) -> ProbeError {
-    let (url, model) = (client.url().to_owned(), model.to_owned());
     ProbeError::NoAnswer {
-        url,
-        model,
+        url: client.url().to_owned(),
+        model: model.to_owned(),
+        passing: matches!(
+            verdict,
+            Verdict::Retry { .. } | Verdict::Busy { .. } | Verdict::Down { .. } | Verdict::Suspect(_)
+        ),
         why: reason(verdict),
     }
 }

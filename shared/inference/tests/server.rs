@@ -15,7 +15,8 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use tidemill_domain::{Ending, Prompt};
 use tidemill_inference::{
-    Capabilities, Client, Connection, Engine, OpenAi, Options, ProbeError, Request, Scoring, Verdict, probe,
+    Capabilities, Client, Connection, Engine, OpenAi, Options, ProbeError, Request, Scoring, Verdict, is_reachable,
+    probe,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -109,7 +110,6 @@ fn models(names: &[&str]) -> Value {
 
 fn request(prompt: &Prompt) -> Request<'_> {
     Request {
-        model: "tiny",
         prompt,
         max_tokens: 16,
         temperature: 0.0,
@@ -292,7 +292,7 @@ fn word_echo(body: &Value, refuses_zero: bool) -> Response {
 async fn one_request_scores_a_choice_and_the_context_is_counted_once() {
     let server = Server::start(|_, body| word_echo(body, false)).await;
     let engine = server.engine();
-    let mut scoring = Scoring::new("tiny", "the sky is ");
+    let mut scoring = Scoring::new("the sky is ");
     let blue = engine.score(&mut scoring, "light blue", Connection::Kept).await;
     let red = engine.score(&mut scoring, "red", Connection::Kept).await;
     let (Verdict::Done(blue_score), Verdict::Done(red_score)) = (blue.verdict, red.verdict) else {
@@ -314,7 +314,7 @@ async fn one_request_scores_a_choice_and_the_context_is_counted_once() {
 async fn a_server_that_refuses_zero_tokens_is_asked_for_one_that_is_ignored() {
     let server = Server::start(|_, body| word_echo(body, true)).await;
     let engine = server.engine();
-    let mut scoring = Scoring::new("tiny", "the sky is");
+    let mut scoring = Scoring::new("the sky is");
     let blue = engine.score(&mut scoring, " blue", Connection::Kept).await;
     let red = engine.score(&mut scoring, " red", Connection::Kept).await;
     let (Verdict::Done(blue_score), Verdict::Done(red_score)) = (blue.verdict, red.verdict) else {
@@ -335,16 +335,17 @@ async fn a_warm_engine_is_probed_with_a_real_request() {
         _ => word_echo(body, false),
     })
     .await;
-    let probed = probe(&server.url(), "tiny", &Options::default()).await.unwrap();
+    let probed = probe(&server.url(), "tiny").await.unwrap();
     assert_eq!(probed.context_length, Some(1024));
     assert!(probed.capabilities.metrics && probed.capabilities.prompt_logprobs);
     assert_eq!(server.paths(), ["/v1/models", "/v1/completions"]);
-    probed.engine.alive().await.unwrap();
+    server.engine().alive().await.unwrap();
+    assert!(is_reachable(&server.url()).await);
 }
 
 async fn probe_error(script: impl Fn(&str, &Value) -> Response + Send + Sync + 'static) -> ProbeError {
     let server = Server::start(script).await;
-    probe(&server.url(), "tiny", &Options::default()).await.unwrap_err()
+    probe(&server.url(), "tiny").await.unwrap_err()
 }
 
 #[tokio::test]
@@ -373,11 +374,12 @@ async fn each_wrong_server_is_refused_with_its_own_reason() {
     })
     .await;
     assert!(broken.to_string().contains("status 500: kernel missing"), "{broken}");
-    let nobody = probe("http://127.0.0.1:9", "tiny", &Options::default())
-        .await
-        .unwrap_err();
+    let nobody = probe("http://127.0.0.1:9", "tiny").await.unwrap_err();
     assert!(matches!(nobody, ProbeError::Unreachable { .. }), "{nobody}");
-    let no_address = probe("ftp://x", "tiny", &Options::default()).await.unwrap_err();
+    assert!(nobody.is_passing() && starting.is_passing() && broken.is_passing());
+    assert!(!wrong_model.is_passing() && !html.is_passing() && !locked.is_passing());
+    assert!(!is_reachable("http://127.0.0.1:9").await);
+    let no_address = probe("ftp://x", "tiny").await.unwrap_err();
     assert!(matches!(no_address, ProbeError::Client(_)), "{no_address}");
 }
 
@@ -389,7 +391,7 @@ async fn a_server_without_prompt_log_probabilities_fails_the_scoring_check() {
             "usage": { "prompt_tokens": 4, "completion_tokens": 1 } })),
     })
     .await;
-    let probed = probe(&server.url(), "tiny", &Options::default()).await.unwrap();
+    let probed = probe(&server.url(), "tiny").await.unwrap();
     let error = probed.check_scoring().await.unwrap_err();
     assert!(matches!(error, ProbeError::NoPromptLogprobs { .. }), "{error}");
 }
@@ -404,7 +406,7 @@ async fn a_server_with_the_chat_endpoint_alone_passes_without_scoring() {
         _ => StatusCode::NOT_FOUND.into_response(),
     })
     .await;
-    let probed = probe(&server.url(), "tiny", &Options::default()).await.unwrap();
+    let probed = probe(&server.url(), "tiny").await.unwrap();
     assert!(!probed.capabilities.prompt_logprobs);
 }
 

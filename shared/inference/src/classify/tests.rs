@@ -10,7 +10,6 @@ const CAP: u32 = 8;
 fn classified(outcome: &HttpOutcome) -> Verdict<Answer> {
     let prompt = Prompt::Text("Q:".to_owned());
     let request = Request {
-        model: "m",
         prompt: &prompt,
         max_tokens: CAP,
         temperature: 0.0,

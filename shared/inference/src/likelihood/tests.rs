@@ -27,7 +27,7 @@ fn score(
     counted: Option<u64>,
     body: &Value,
 ) -> Result<Verdict<Scored>, NeedsContextTokens> {
-    let mut scoring = Scoring::new("m", context);
+    let mut scoring = Scoring::new(context);
     scoring.context_tokens = counted;
     let outcome = HttpOutcome::Answered {
         status: 200,
@@ -113,7 +113,7 @@ fn a_generated_token_is_left_out() {
         retry_after: None,
         body: Bytes::from(body.to_string()),
     };
-    let verdict = classify_score(&outcome, &Scoring::new("m", "The sky is"), " blue", 1);
+    let verdict = classify_score(&outcome, &Scoring::new("The sky is"), " blue", 1);
     let Ok(Verdict::Done(scored)) = verdict else {
         panic!("expected a score, got {verdict:?}")
     };
@@ -200,7 +200,7 @@ fn failures_are_classified_as_for_completions() {
         retry_after: None,
         body: Bytes::from_static(b"{\"error\":{\"code\":\"context_length_exceeded\"}}"),
     };
-    let scoring = Scoring::new("m", "c");
+    let scoring = Scoring::new("c");
     assert_eq!(
         classify_score(&overflow, &scoring, " x", 0).unwrap().label(),
         "overflow"
