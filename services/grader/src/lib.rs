@@ -1,1 +1,21 @@
-//! tidemill-grader.
+//! The grader: turns completions into grades.
+//!
+//! What an answer is worth is decided by pure functions, one module a family, each named and versioned: a grade says
+//! `numeric@1`, so a change of what a family accepts is a new version and old grades stay explainable. Nothing here decides
+//! which samples count or what their mean is; that is the aggregator's.
+
+mod anchor;
+mod answer;
+mod boxed;
+mod choice;
+mod error;
+mod exact;
+mod grade;
+mod likelihood;
+mod number;
+mod numeric;
+mod pattern;
+mod regex;
+
+pub use error::Error;
+pub use grade::{Grader, grade};

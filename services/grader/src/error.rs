@@ -1,0 +1,34 @@
+//! Why a grader could not do its work.
+
+/// A fault of the grader or of what it was given; the sample's outcome is then `grader_error`, never wrong.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The suite's pattern does not compile within the bounds.
+    #[error("compile the pattern {pattern:?}: {reason}")]
+    Pattern {
+        /// As the suite writes it.
+        pattern: String,
+        /// What the engine says.
+        reason: String,
+    },
+    /// No target of the item can be what this family compares with.
+    #[error("find {wanted} in the item's targets")]
+    Target {
+        /// What the family needs.
+        wanted: &'static str,
+    },
+    /// The scores of the choices are not what a comparison needs.
+    #[error("compare the choices: {0}")]
+    Scores(String),
+    /// The completion is of another kind than the grader's.
+    #[error("grade a completion that ended {ending} by {family}")]
+    Kind {
+        /// The completion's ending.
+        ending: &'static str,
+        /// The family that was to grade it.
+        family: &'static str,
+    },
+    /// The family broke.
+    #[error("grade without a panic: {0}")]
+    Panic(String),
+}

@@ -1,0 +1,364 @@
+use std::time::{Duration, Instant};
+
+use tidemill_domain::{BenchmarkName, ChoiceScore, Digest, EvaluationId, ItemKey, Normalise, Settings, Take};
+
+use super::*;
+use crate::answer::tests::item;
+
+const NUMERIC: GraderSpec = GraderSpec::Numeric {
+    pattern: None,
+    tolerance: 0.0,
+};
+const CHOICE: GraderSpec = GraderSpec::Choice { pattern: None };
+const EXACT: GraderSpec = GraderSpec::Exact {
+    ignore_case: false,
+    ignore_punctuation: false,
+};
+
+fn completion(text: &str) -> Completion {
+    Completion {
+        key: ItemKey {
+            evaluation: EvaluationId::from_digest(&Digest::of(b"evaluation")),
+            benchmark: 0,
+            item: 7,
+            sample: 1,
+        },
+        manifest: Digest::of(b"manifest"),
+        ending: Ending::Stop,
+        text: text.to_owned(),
+        reasoning: None,
+        finish_reason: Some("stop".to_owned()),
+        stop_reason: None,
+        truncated: false,
+        choices: Vec::new(),
+        detail: None,
+        prompt_tokens: 11,
+        completion_tokens: 22,
+        requests: 2,
+        attempts: 1,
+        cached: false,
+        engine: "replica".to_owned(),
+        started: Timestamp(1),
+        finished: Timestamp(2),
+    }
+}
+
+fn ended(ending: Ending, text: &str) -> Completion {
+    Completion {
+        ending,
+        truncated: ending == Ending::Length,
+        ..completion(text)
+    }
+}
+
+fn graded(spec: &GraderSpec, target: &str, completion: &Completion) -> Grade {
+    let benchmark = Benchmark {
+        name: BenchmarkName::try_new("benchmark").unwrap(),
+        settings: Settings {
+            max_tokens: 100,
+            temperature: 0.0,
+            top_p: 1.0,
+            stop: Vec::new(),
+            seed: 0,
+            samples: 2,
+        },
+        grader: spec.clone(),
+        items: vec![item(&[target], &[])],
+    };
+    grade(&benchmark, &benchmark.items[0], completion, Timestamp(3))
+}
+
+fn outcome(spec: &GraderSpec, target: &str, text: &str) -> Outcome {
+    graded(spec, target, &completion(text)).outcome
+}
+
+#[test]
+fn a_grade_carries_what_the_aggregator_folds() {
+    let grade = graded(&NUMERIC, "4", &completion("2 + 2 = 4"));
+    let expected = Grade {
+        key: completion("").key,
+        outcome: Outcome::Correct,
+        score: 1.0,
+        score_before_cut: None,
+        extracted: Some("4".to_owned()),
+        grader: "numeric@1".to_owned(),
+        reason: None,
+        truncated: false,
+        prompt_tokens: 11,
+        completion_tokens: 22,
+        requests: 2,
+        cached: false,
+        started: Timestamp(1),
+        finished: Timestamp(2),
+        graded: Timestamp(3),
+    };
+    assert_eq!(grade, expected);
+}
+
+#[test]
+fn an_open_reasoning_block_has_no_answer_in_any_family() {
+    let text = "<think> I guess Answer: B, which is 5";
+    for (spec, target) in [(&CHOICE, "B"), (&NUMERIC, "5"), (&EXACT, text)] {
+        let grade = graded(spec, target, &completion(text));
+        assert_eq!((grade.outcome, grade.extracted), (Outcome::NoAnswer, None));
+        assert_eq!(grade.reason.as_deref(), Some("the reasoning never ended"));
+    }
+    let cut = graded(&CHOICE, "B", &ended(Ending::Length, text));
+    assert_eq!((cut.outcome, cut.score_before_cut), (Outcome::Truncated, None));
+}
+
+#[test]
+fn closed_reasoning_is_never_the_answer() {
+    let text = "<think>Answer: A</think>\nAnswer: B";
+    assert_eq!(outcome(&CHOICE, "B", text), Outcome::Correct);
+    assert_eq!(outcome(&CHOICE, "A", text), Outcome::Incorrect);
+    assert_eq!(outcome(&CHOICE, "A", "<think>Answer: A</think>"), Outcome::NoAnswer);
+}
+
+#[test]
+fn the_last_balanced_box_is_the_answer() {
+    let text = r"\boxed{5} ... no, \boxed{\frac{1}{2}} ... \boxed{7";
+    assert_eq!(graded(&NUMERIC, "0.5", &completion(text)).outcome, Outcome::Correct);
+    assert_eq!(outcome(&CHOICE, "E", r"so \boxed{\text{E}}"), Outcome::Correct);
+    assert_eq!(outcome(&CHOICE, "E", r"\boxed{E} or \boxed{\text{D}"), Outcome::Correct);
+}
+
+#[test]
+fn numbers_are_compared_as_numbers() {
+    for (text, target) in [
+        ("$9{,}500", "9500"),
+        ("8,000", "8000"),
+        ("$29.00", "29"),
+        ("72 clips, altogether.", "72"),
+        ("1.5e3", "1500"),
+        ("-0", "0"),
+    ] {
+        assert_eq!(outcome(&NUMERIC, target, text), Outcome::Correct, "{text}");
+    }
+    assert_eq!(outcome(&NUMERIC, "9500", "950"), Outcome::Incorrect);
+    assert_eq!(outcome(&NUMERIC, "9500", "many"), Outcome::NoAnswer);
+}
+
+#[test]
+fn the_last_announced_choice_counts_in_every_language() {
+    for (text, letter) in [
+        ("Answer: A ... wait ... **Answer: D**", "D"),
+        ("The answer is B because a car moves", "B"),
+        ("Antwort: C", "C"),
+        ("答案：C", "C"),
+    ] {
+        assert_eq!(outcome(&CHOICE, letter, text), Outcome::Correct, "{text}");
+    }
+    assert_eq!(outcome(&CHOICE, "A", "it was a car"), Outcome::NoAnswer);
+}
+
+#[test]
+fn exact_compares_the_whole_answer() {
+    let ignoring = |ignore_case, ignore_punctuation| GraderSpec::Exact {
+        ignore_case,
+        ignore_punctuation,
+    };
+    assert_eq!(outcome(&EXACT, "Paris", " Paris\n"), Outcome::Correct);
+    assert_eq!(outcome(&EXACT, "Paris", "paris"), Outcome::Incorrect);
+    assert_eq!(outcome(&ignoring(true, false), "Paris", "PARIS"), Outcome::Correct);
+    assert_eq!(outcome(&ignoring(true, false), "Paris", "Paris."), Outcome::Incorrect);
+    assert_eq!(outcome(&ignoring(false, true), "Paris", "**Paris.**"), Outcome::Correct);
+    assert_eq!(
+        outcome(&ignoring(true, true), "It's Paris", "its paris!"),
+        Outcome::Correct
+    );
+    assert_eq!(outcome(&EXACT, "Paris", " \n"), Outcome::NoAnswer);
+}
+
+#[test]
+fn regex_takes_the_first_or_the_last_match() {
+    let spec = |take| GraderSpec::Regex {
+        pattern: r"#### (\S+)".to_owned(),
+        take,
+        ignore_case: true,
+    };
+    let text = "#### One\n#### two";
+    assert_eq!(outcome(&spec(Take::First), "one", text), Outcome::Correct);
+    assert_eq!(outcome(&spec(Take::Last), "one", text), Outcome::Incorrect);
+    assert_eq!(outcome(&spec(Take::Last), "one", "one"), Outcome::NoAnswer);
+}
+
+#[test]
+fn an_ending_without_an_answer_is_an_outcome_of_its_own() {
+    for (ending, expected) in [
+        (Ending::Empty, Outcome::Empty),
+        (Ending::Refused, Outcome::Refused),
+        (Ending::ContextOverflow, Outcome::ContextOverflow),
+        (Ending::EngineError, Outcome::EngineError),
+    ] {
+        let completion = Completion {
+            detail: Some("as the engine said".to_owned()),
+            ..ended(ending, "4")
+        };
+        let grade = graded(&NUMERIC, "4", &completion);
+        assert_eq!((grade.outcome, grade.score, grade.extracted), (expected, 0.0, None));
+        assert_eq!(grade.reason.as_deref(), Some("as the engine said"));
+    }
+}
+
+#[test]
+fn a_stop_without_a_single_token_is_empty_and_not_wrong() {
+    let silent = |text: &str| Completion {
+        completion_tokens: 0,
+        ..completion(text)
+    };
+    assert_eq!(graded(&EXACT, "4", &silent("")).outcome, Outcome::Empty);
+    assert_eq!(graded(&EXACT, "4", &silent(" \n")).outcome, Outcome::Empty);
+    assert_eq!(graded(&EXACT, "4", &silent("4")).outcome, Outcome::Correct);
+    assert_eq!(graded(&EXACT, "4", &completion("\n")).outcome, Outcome::NoAnswer);
+}
+
+#[test]
+fn a_completion_cut_inside_its_reasoning_is_truncated_without_an_answer() {
+    let completion = Completion {
+        reasoning: Some("Answer: 4, or".to_owned()),
+        ..ended(Ending::Length, "")
+    };
+    let grade = graded(&NUMERIC, "4", &completion);
+    assert_eq!((grade.outcome, grade.extracted), (Outcome::Truncated, None));
+    assert!(grade.truncated);
+}
+
+#[test]
+fn a_stop_at_the_cap_is_truncated() {
+    let at_cap = |text: &str| Completion {
+        truncated: true,
+        ..completion(text)
+    };
+    let right = graded(&NUMERIC, "4", &at_cap("4 apples and"));
+    assert_eq!((right.outcome, right.score), (Outcome::Truncated, 0.0));
+    assert_eq!(right.score_before_cut, Some(1.0));
+    let none = graded(&NUMERIC, "4", &at_cap("apples and"));
+    assert_eq!((none.outcome, none.score_before_cut), (Outcome::Truncated, None));
+}
+
+#[test]
+fn an_answer_before_the_cut_is_kept_beside_the_truncation() {
+    let right = graded(&CHOICE, "B", &ended(Ending::Length, "Answer: B. This is so bec"));
+    assert_eq!((right.outcome, right.score), (Outcome::Truncated, 0.0));
+    assert_eq!(
+        (right.extracted.as_deref(), right.score_before_cut),
+        (Some("B"), Some(1.0))
+    );
+    let wrong = graded(&CHOICE, "C", &ended(Ending::Length, "Answer: B. This is so bec"));
+    assert_eq!((wrong.outcome, wrong.score_before_cut), (Outcome::Truncated, Some(0.0)));
+}
+
+#[test]
+fn the_stop_text_that_left_no_answer_is_named() {
+    let completion = Completion {
+        stop_reason: Some("Answer".to_owned()),
+        ..completion("")
+    };
+    let grade = graded(&NUMERIC, "4", &completion);
+    assert_eq!(grade.outcome, Outcome::NoAnswer);
+    assert_eq!(
+        grade.reason.as_deref(),
+        Some("the stop text \"Answer\" came before an answer")
+    );
+}
+
+#[test]
+fn a_likelihood_needs_scores_and_a_text_needs_none() {
+    let likelihood = GraderSpec::Likelihood {
+        normalise: Normalise::None,
+    };
+    assert_eq!(outcome(&likelihood, "4", "4"), Outcome::GraderError);
+    assert_eq!(
+        graded(&NUMERIC, "4", &ended(Ending::Scored, "4")).outcome,
+        Outcome::GraderError
+    );
+    let score = |log_probability| ChoiceScore {
+        log_probability,
+        tokens: 1,
+        is_greedy: false,
+    };
+    let scored = Completion {
+        choices: vec![score(-2.0), score(-1.0)],
+        truncated: true,
+        ..ended(Ending::Scored, "")
+    };
+    let two = Item {
+        correct_choice: Some(1),
+        ..item(&[], &["no", "yes"])
+    };
+    let grade = Grader::new(&likelihood).grade(&two, &scored, Timestamp(3));
+    assert_eq!((grade.outcome, grade.truncated), (Outcome::Correct, false));
+    assert_eq!(grade.extracted.as_deref(), Some("yes"));
+    assert_eq!(grade.grader, "likelihood@1");
+}
+
+#[test]
+fn a_fault_of_the_suite_is_never_a_wrong_answer() {
+    let bad_pattern = GraderSpec::Numeric {
+        pattern: Some("(".to_owned()),
+        tolerance: 0.0,
+    };
+    let grade = graded(&bad_pattern, "4", &completion("4"));
+    assert_eq!((grade.outcome, grade.score), (Outcome::GraderError, 0.0));
+    assert!(grade.reason.unwrap().contains("compile the pattern"));
+    assert_eq!(outcome(&NUMERIC, "none", "4"), Outcome::GraderError);
+}
+
+#[test]
+fn a_panic_is_a_fault_of_the_grader() {
+    let caught: Result<(), Error> = guarded(|| panic!("index {}", 5));
+    assert_eq!(caught, Err(Error::Panic("index 5".to_owned())));
+    let caught: Result<(), Error> = guarded(|| panic!("plain"));
+    assert_eq!(caught, Err(Error::Panic("plain".to_owned())));
+}
+
+#[test]
+fn nul_bytes_and_right_to_left_text_are_ordinary_text() {
+    assert_eq!(outcome(&NUMERIC, "4", "\0the answer\0 is 4\0"), Outcome::Correct);
+    assert_eq!(outcome(&EXACT, "\0", "\0"), Outcome::Correct);
+    assert_eq!(outcome(&CHOICE, "C", "Answer: \0C"), Outcome::NoAnswer);
+    assert_eq!(
+        outcome(&EXACT, "שלום", "\u{202b}שלום\u{202c}\u{200f}"),
+        Outcome::Correct
+    );
+    assert_eq!(outcome(&NUMERIC, "42", "\u{200f}الجواب هو ٤٢."), Outcome::Correct);
+    assert_eq!(outcome(&CHOICE, "C", "\u{200f}الإجابة: C"), Outcome::Correct);
+}
+
+/// Far beyond any cap; what matters is that no family grows faster than the text. The bound is wide because tests run
+/// unoptimised.
+#[test]
+fn ten_megabytes_are_graded_in_seconds() {
+    let regex = GraderSpec::Regex {
+        pattern: r"answer is (\w+)".to_owned(),
+        take: Take::Last,
+        ignore_case: true,
+    };
+    let folded = GraderSpec::Exact {
+        ignore_case: true,
+        ignore_punctuation: true,
+    };
+    for (unit, bytes) in [
+        ("Well (so it is), the answer is far. ", 10_000_000),
+        ("الجواب ليس هنا. ", 1_000_000),
+        (r"\boxed{ <think", 1_000_000),
+        ("AAAA", 1_000_000),
+        ("1,1/", 1_000_000),
+    ] {
+        let text = unit.repeat(bytes / unit.len());
+        for (spec, target) in [
+            (&NUMERIC, "5"),
+            (&CHOICE, "B"),
+            (&EXACT, "5"),
+            (&folded, "AAAB"),
+            (&regex, "near"),
+        ] {
+            let start = Instant::now();
+            let grade = graded(spec, target, &completion(&text));
+            assert!(matches!(grade.outcome, Outcome::Incorrect | Outcome::NoAnswer));
+            let elapsed = start.elapsed();
+            assert!(elapsed < Duration::from_secs(20), "{} took {elapsed:?}", grade.grader);
+        }
+    }
+}

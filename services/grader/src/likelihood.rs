@@ -1,0 +1,130 @@
+//! Family `likelihood`: the choice with the largest summed log-probability is the answer; nothing is generated.
+
+use tidemill_domain::{ChoiceScore, Item, Normalise};
+
+use crate::Error;
+use crate::answer::Finding;
+
+pub(crate) const NAME: &str = "likelihood@1";
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Likelihood {
+    pub(crate) normalise: Normalise,
+}
+
+impl Likelihood {
+    /// Compares the choices; of equal ones the first wins, so the result never depends on anything but the scores.
+    pub(crate) fn judge(self, item: &Item, scores: &[ChoiceScore]) -> Result<Option<Finding>, Error> {
+        let correct = item
+            .correct_choice
+            .map(|index| index as usize)
+            .filter(|&index| index < item.choices.len())
+            .ok_or(Error::Target {
+                wanted: "the right choice",
+            })?;
+        check(item, scores)?;
+        let mut best: Option<(usize, f64)> = None;
+        for (index, (choice, score)) in item.choices.iter().zip(scores).enumerate() {
+            let value = self.value(choice, score)?;
+            if best.is_none_or(|(_, largest)| value > largest) {
+                best = Some((index, value));
+            }
+        }
+        Ok(best.map(|(index, _)| Finding::new(&item.choices[index], index == correct)))
+    }
+
+    fn value(self, choice: &str, score: &ChoiceScore) -> Result<f64, Error> {
+        let length = match self.normalise {
+            Normalise::None => 1.0,
+            Normalise::Bytes => choice.len() as f64,
+            Normalise::Tokens => f64::from(score.tokens),
+        };
+        let value = score.log_probability / length;
+        if value.is_finite() && score.log_probability <= 0.0 {
+            return Ok(value);
+        }
+        Err(Error::Scores(format!(
+            "the log-probability of {choice:?} is {} over {length}",
+            score.log_probability
+        )))
+    }
+}
+
+/// An engine that does not compute log-probabilities says 0 for all of them, which is certainty for every choice at once.
+fn check(item: &Item, scores: &[ChoiceScore]) -> Result<(), Error> {
+    if scores.len() != item.choices.len() {
+        return Err(Error::Scores(format!(
+            "{} scores for {} choices",
+            scores.len(),
+            item.choices.len()
+        )));
+    }
+    if scores.len() > 1 && scores.iter().all(|score| score.log_probability == 0.0) {
+        return Err(Error::Scores("every log-probability is 0".to_owned()));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answer::tests::item;
+
+    fn scores(sums: &[f64]) -> Vec<ChoiceScore> {
+        let score = |&log_probability: &f64| ChoiceScore {
+            log_probability,
+            tokens: 2,
+            is_greedy: false,
+        };
+        sums.iter().map(score).collect()
+    }
+
+    fn judge(normalise: Normalise, choices: &[&str], sums: &[f64]) -> Result<bool, Error> {
+        let item = tidemill_domain::Item {
+            correct_choice: Some(0),
+            ..item(&[], choices)
+        };
+        let finding = Likelihood { normalise }.judge(&item, &scores(sums))?;
+        Ok(finding.unwrap().is_right)
+    }
+
+    #[test]
+    fn the_largest_sum_wins_raw_or_by_length() {
+        let choices = [" a much longer choice", " short"];
+        assert_eq!(judge(Normalise::None, &choices, &[-8.0, -4.0]), Ok(false));
+        assert_eq!(judge(Normalise::Bytes, &choices, &[-8.0, -4.0]), Ok(true));
+        assert_eq!(judge(Normalise::Tokens, &choices, &[-8.0, -4.0]), Ok(false));
+    }
+
+    #[test]
+    fn of_equal_choices_the_first_wins() {
+        assert_eq!(judge(Normalise::None, &["x", "y"], &[-1.0, -1.0]), Ok(true));
+    }
+
+    #[test]
+    fn missing_and_impossible_scores_are_the_graders_fault() {
+        for sums in [
+            &[-1.0][..],
+            &[-1.0, -2.0, -3.0],
+            &[-1.0, f64::NAN],
+            &[f64::NEG_INFINITY, -1.0],
+            &[0.5, -1.0],
+            &[0.0, 0.0],
+        ] {
+            assert!(judge(Normalise::None, &["x", "y"], sums).is_err(), "{sums:?}");
+        }
+        assert!(judge(Normalise::Bytes, &["", "y"], &[-1.0, -1.0]).is_err());
+        assert_eq!(judge(Normalise::None, &["x", "y"], &[0.0, -1.0]), Ok(true));
+    }
+
+    #[test]
+    fn an_item_without_a_right_choice_is_the_graders_fault() {
+        let likelihood = Likelihood {
+            normalise: Normalise::None,
+        };
+        let mut item = item(&[], &["x", "y"]);
+        assert!(likelihood.judge(&item, &scores(&[-1.0, -2.0])).is_err());
+        item.correct_choice = Some(2);
+        assert!(likelihood.judge(&item, &scores(&[-1.0, -2.0])).is_err());
+    }
+}

@@ -1,0 +1,113 @@
+//! Family `numeric`: the last number of the answer equals the target as a number.
+//!
+//! A balanced `\boxed{...}` narrows where the number is looked for, and so does the suite's pattern. A comma separates
+//! thousands or ends the number; it is never the decimal mark, because `3,141` cannot be told from three thousand.
+
+use tidemill_domain::Item;
+
+use crate::Error;
+use crate::answer::Finding;
+use crate::boxed::boxes;
+use crate::number::{Number, last_number};
+use crate::pattern::Pattern;
+
+pub(crate) const NAME: &str = "numeric@1";
+
+#[derive(Debug, Clone)]
+pub(crate) struct Numeric {
+    pattern: Option<Pattern>,
+    tolerance: f64,
+}
+
+impl Numeric {
+    pub(crate) fn try_new(pattern: Option<&str>, tolerance: f64) -> Result<Self, Error> {
+        Ok(Self {
+            pattern: pattern.map(Pattern::try_new).transpose()?,
+            tolerance,
+        })
+    }
+
+    pub(crate) fn judge(&self, item: &Item, text: &str) -> Result<Option<Finding>, Error> {
+        let targets: Vec<Number> = item.targets.iter().filter_map(|target| found(target)).collect();
+        if targets.is_empty() {
+            return Err(Error::Target { wanted: "a number" });
+        }
+        let place = match &self.pattern {
+            Some(pattern) => pattern.last(text),
+            None => Some(text),
+        };
+        Ok(place.and_then(found).map(|answer| {
+            let is_right = targets.iter().any(|target| answer.equals(target, self.tolerance));
+            Finding::new(answer.text(), is_right)
+        }))
+    }
+}
+
+/// Targets and answers are read the same way.
+fn found(text: &str) -> Option<Number> {
+    let boxes = boxes(text);
+    match boxes.last {
+        Some((_, inner)) => last_number(inner),
+        None => last_number(boxes.before_unclosed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answer::tests::item;
+
+    fn judge(pattern: Option<&str>, tolerance: f64, target: &str, text: &str) -> Option<(String, bool)> {
+        let numeric = Numeric::try_new(pattern, tolerance).unwrap();
+        let finding = numeric.judge(&item(&[target], &[]), text).unwrap()?;
+        Some((finding.extracted, finding.is_right))
+    }
+
+    #[test]
+    fn target_and_answer_are_read_the_same_way() {
+        for (target, text) in [
+            ("$9{,}500", "The total is 9500."),
+            ("9500", "The total is $9{,}500$."),
+            ("#### 72", "72 clips, altogether."),
+            (r"\frac{1}{2}", "0.5"),
+            ("1,000", "1.0e3"),
+        ] {
+            assert!(judge(None, 0.0, target, text).unwrap().1, "{target} {text}");
+        }
+    }
+
+    #[test]
+    fn a_box_narrows_the_place() {
+        let text = r"\boxed{5} ... corrected \boxed{\frac{1}{2}} as 3 of 6";
+        assert_eq!(judge(None, 0.0, "0.5", text), Some(("1/2".to_owned(), true)));
+        assert_eq!(
+            judge(None, 0.0, "4", r"so 4 and \boxed{5"),
+            Some(("4".to_owned(), true))
+        );
+        assert_eq!(judge(None, 0.0, "4", r"4 = \boxed{x}"), None);
+    }
+
+    #[test]
+    fn a_pattern_narrows_the_place() {
+        let pattern = Some("#### (.*)");
+        assert_eq!(
+            judge(pattern, 0.0, "8", "7\n#### 8\nof 9"),
+            Some(("8".to_owned(), true))
+        );
+        assert_eq!(judge(pattern, 0.0, "8", "8"), None);
+    }
+
+    #[test]
+    fn the_tolerance_is_the_largest_difference_that_counts_as_equal() {
+        assert!(judge(None, 0.01, "100", "100.01").unwrap().1);
+        assert!(!judge(None, 0.01, "100", "100.02").unwrap().1);
+        assert!(!judge(None, 0.0, "100", "100.0000001").unwrap().1);
+    }
+
+    #[test]
+    fn an_item_without_a_number_to_compare_with_is_the_graders_fault() {
+        let numeric = Numeric::try_new(None, 0.0).unwrap();
+        assert!(numeric.judge(&item(&["none"], &[]), "5").is_err());
+        assert!(numeric.judge(&item(&[], &[]), "5").is_err());
+    }
+}
