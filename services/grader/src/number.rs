@@ -371,6 +371,6 @@ mod tests {
 
     #[test]
     fn nul_bytes_are_ordinary_letters() {
-        assert_reads(&[("4\0", "4"), ("\0-4\0", "-4"), ("4\05", "5")]);
+        assert_reads(&[("4\0", "4"), ("\0-4\0", "-4"), ("4\u{0}5", "5")]);
     }
 }

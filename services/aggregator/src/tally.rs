@@ -1,0 +1,260 @@
+//! The tally of one benchmark.
+
+use std::collections::HashMap;
+
+use tidemill_domain::statistics::{Clusters, Items, normal_interval, wilson_interval};
+use tidemill_domain::{Benchmark, BenchmarkName, BenchmarkResult, Grade, ItemKey, Outcome, OutcomeCounts};
+
+/// No outcome is known.
+const MISSING: u8 = 0;
+/// Set beside the outcome when the completion was cut.
+const TRUNCATED: u8 = 0x80;
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Tally {
+    name: BenchmarkName,
+    items: usize,
+    samples: usize,
+    /// The cluster of each item; empty when the benchmark names none.
+    clusters: Vec<u32>,
+    cluster_count: usize,
+    /// One a sample, item by item: [`MISSING`], or 1 + the outcome with [`TRUNCATED`].
+    marks: Vec<u8>,
+    /// One a sample, made when the first partial credit comes: other outcomes imply their scores.
+    scores: Vec<f64>,
+    outcomes: OutcomeCounts,
+    truncated_correct: u64,
+    requests: u64,
+    cached: u64,
+    prompt_tokens: u64,
+    completion_tokens: u64,
+}
+
+impl Tally {
+    pub(crate) fn new(benchmark: &Benchmark) -> Self {
+        let (clusters, cluster_count) = clusters(benchmark);
+        let (items, samples) = (benchmark.items.len(), benchmark.settings.samples as usize);
+        Self {
+            name: benchmark.name.clone(),
+            items,
+            samples,
+            clusters,
+            cluster_count,
+            marks: vec![MISSING; items * samples],
+            scores: Vec::new(),
+            outcomes: OutcomeCounts {
+                missing: (items * samples) as u64,
+                ..OutcomeCounts::default()
+            },
+            truncated_correct: 0,
+            requests: 0,
+            cached: 0,
+            prompt_tokens: 0,
+            completion_tokens: 0,
+        }
+    }
+
+    pub(crate) fn apply(&mut self, grade: &Grade) -> bool {
+        // A score that is no number is a fault of whoever graded, whatever the outcome beside it says.
+        let outcome = match grade.outcome {
+            Outcome::Graded if !grade.score.is_finite() => Outcome::GraderError,
+            outcome => outcome,
+        };
+        let Some(index) = self.mark(&grade.key, outcome, grade.truncated) else {
+            return false;
+        };
+        if outcome == Outcome::Graded {
+            self.scores.resize(self.marks.len(), 0.0);
+            self.scores[index] = grade.score.clamp(0.0, 1.0);
+        }
+        let was_right = grade.score_before_cut.is_some_and(|score| score >= 1.0);
+        self.truncated_correct += u64::from(outcome == Outcome::Truncated && was_right);
+        self.requests += u64::from(grade.requests);
+        self.cached += u64::from(grade.cached);
+        self.prompt_tokens += grade.prompt_tokens;
+        self.completion_tokens += grade.completion_tokens;
+        true
+    }
+
+    pub(crate) fn apply_unreadable(&mut self, key: &ItemKey) -> bool {
+        self.mark(key, Outcome::GraderError, false).is_some()
+    }
+
+    /// Notes the outcome of a sample that has none; the sample's index then.
+    fn mark(&mut self, key: &ItemKey, outcome: Outcome, is_truncated: bool) -> Option<usize> {
+        let (item, sample) = (key.item as usize, key.sample as usize);
+        if item >= self.items || sample >= self.samples {
+            return None;
+        }
+        let index = item * self.samples + sample;
+        let mark = self.marks.get_mut(index).filter(|mark| **mark == MISSING)?;
+        let cut = if is_truncated || outcome == Outcome::Truncated {
+            TRUNCATED
+        } else {
+            0
+        };
+        *mark = (outcome as u8 + 1) | cut;
+        *self.outcomes.slot(outcome) += 1;
+        self.outcomes.missing -= 1;
+        Some(index)
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.name.as_str()
+    }
+
+    pub(crate) const fn declared(&self) -> u64 {
+        self.marks.len() as u64
+    }
+
+    pub(crate) const fn outcomes(&self) -> OutcomeCounts {
+        self.outcomes
+    }
+
+    pub(crate) const fn is_complete(&self) -> bool {
+        self.outcomes.missing == 0
+    }
+
+    pub(crate) const fn is_unscored(&self) -> bool {
+        self.declared() > 0 && self.outcomes.failed() == self.declared()
+    }
+
+    pub(crate) fn result(&self) -> BenchmarkResult {
+        let sums = self.sums();
+        let declared = self.declared();
+        let unknown = declared - sums.scored;
+        let share = |right: f64| if declared == 0 { 0.0 } else { right / declared as f64 };
+        let mean = sums.items.mean();
+        let standard_error = match &sums.clusters {
+            Some(clusters) => clusters.standard_error(),
+            None => sums.items.standard_error(),
+        };
+        let is_partial = self.outcomes.graded > 0;
+        let interval = if self.samples == 1 && sums.clusters.is_none() && !is_partial {
+            wilson_interval(self.outcomes.correct, sums.scored)
+        } else {
+            mean.zip(standard_error)
+                .map(|(mean, error)| normal_interval(mean, error))
+        };
+        BenchmarkResult {
+            name: self.name.clone(),
+            metric: if is_partial { "score" } else { "accuracy" }.to_owned(),
+            mean,
+            standard_error,
+            interval,
+            bounds: [share(sums.score), share(sums.score + unknown as f64)],
+            items: self.items as u64,
+            samples: declared,
+            coverage: share(sums.scored as f64),
+            mean_excluding_truncated: sums.untruncated.mean(),
+            truncated_correct: self.truncated_correct,
+            outcomes: self.outcomes,
+            requests: self.requests,
+            cached: self.cached,
+            prompt_tokens: self.prompt_tokens,
+            completion_tokens: self.completion_tokens,
+        }
+    }
+
+    /// One pass in the manifest's order, so that rounding does not depend on the order in which grades came.
+    fn sums(&self) -> Sums {
+        let mut sums = Sums {
+            items: Items::default(),
+            untruncated: Items::default(),
+            clusters: (self.cluster_count > 0).then(|| Clusters::new(self.cluster_count)),
+            scored: 0,
+            score: 0.0,
+        };
+        for item in 0..self.items {
+            let (mut all, mut whole) = (Mean::default(), Mean::default());
+            for index in item * self.samples..(item + 1) * self.samples {
+                let Some(score) = self.score(index) else { continue };
+                all.push(score);
+                if self.marks[index] & TRUNCATED == 0 {
+                    whole.push(score);
+                }
+            }
+            sums.scored += all.count;
+            sums.score += all.sum;
+            if let Some(mean) = whole.value() {
+                sums.untruncated.push(mean);
+            }
+            let Some(mean) = all.value() else { continue };
+            sums.items.push(mean);
+            if let Some(clusters) = &mut sums.clusters {
+                clusters.push(self.clusters[item] as usize, mean);
+            }
+        }
+        sums
+    }
+
+    /// What a sample adds to the mean; `None` when it is missing or failed.
+    fn score(&self, index: usize) -> Option<f64> {
+        let outcome = (self.marks[index] & !TRUNCATED).checked_sub(1)?;
+        let outcome = Outcome::ALL[usize::from(outcome)];
+        match outcome {
+            Outcome::Correct => Some(1.0),
+            Outcome::Graded => self.scores.get(index).copied(),
+            outcome => outcome.is_scored().then_some(0.0),
+        }
+    }
+}
+
+struct Sums {
+    items: Items,
+    untruncated: Items,
+    clusters: Option<Clusters>,
+    scored: u64,
+    score: f64,
+}
+
+#[derive(Default)]
+struct Mean {
+    count: u64,
+    sum: f64,
+}
+
+impl Mean {
+    fn push(&mut self, score: f64) {
+        self.count += 1;
+        self.sum += score;
+    }
+
+    fn value(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum / self.count as f64)
+    }
+}
+
+/// A number for each item's cluster. An item without one is a cluster of its own, where others name theirs.
+fn clusters(benchmark: &Benchmark) -> (Vec<u32>, usize) {
+    if benchmark.items.iter().all(|item| item.cluster.is_none()) {
+        return (Vec::new(), 0);
+    }
+    let mut numbers: HashMap<&str, u32> = HashMap::new();
+    let mut count = 0;
+    let mut next = || {
+        count += 1;
+        count - 1
+    };
+    let clusters = benchmark
+        .items
+        .iter()
+        .map(|item| match &item.cluster {
+            Some(cluster) => *numbers.entry(cluster).or_insert_with(&mut next),
+            None => next(),
+        })
+        .collect();
+    (clusters, count as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outcomes_survive_as_marks() {
+        for (position, outcome) in Outcome::ALL.into_iter().enumerate() {
+            assert_eq!(outcome as usize, position);
+        }
+    }
+}
