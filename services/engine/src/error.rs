@@ -115,17 +115,26 @@ pub enum Error {
 impl Error {
     /// Wraps an error of reading `path`.
     pub(crate) fn read(path: &Path, source: std::io::Error) -> Self {
-        Self::Read { path: path.to_owned(), source }
+        Self::Read {
+            path: path.to_owned(),
+            source,
+        }
     }
 
     /// Says what is wrong with the content of `path`.
     pub(crate) fn malformed(path: &Path, reason: impl ToString) -> Self {
-        Self::Malformed { path: path.to_owned(), reason: reason.to_string() }
+        Self::Malformed {
+            path: path.to_owned(),
+            reason: reason.to_string(),
+        }
     }
 
     /// Says what the file at `path` asks for in vain.
     pub(crate) fn unsupported(path: &Path, what: impl Into<String>) -> Self {
-        Self::Unsupported { path: path.to_owned(), what: what.into() }
+        Self::Unsupported {
+            path: path.to_owned(),
+            what: what.into(),
+        }
     }
 
     /// The error and its causes in one line, for a person.

@@ -13,10 +13,12 @@ use std::{
 
 use crate::schedule::FinishReason;
 
-const TIME_TO_FIRST_TOKEN: &[f64] =
-    &[0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0];
-const END_TO_END: &[f64] =
-    &[0.01, 0.03, 0.1, 0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0];
+const TIME_TO_FIRST_TOKEN: &[f64] = &[
+    0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0,
+];
+const END_TO_END: &[f64] = &[
+    0.01, 0.03, 0.1, 0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0,
+];
 
 /// All metrics of one engine.
 #[derive(Debug)]
@@ -88,16 +90,43 @@ impl Metrics {
 
     /// The Prometheus text format.
     pub(crate) fn render(&self) -> String {
-        let mut text = Text { model: &self.model, text: String::new() };
+        let mut text = Text {
+            model: &self.model,
+            text: String::new(),
+        };
         text.gauge("num_requests_running", "Sequences being computed.", load(&self.running));
-        text.gauge("num_requests_waiting", "Sequences waiting for a slot.", load(&self.waiting));
+        text.gauge(
+            "num_requests_waiting",
+            "Sequences waiting for a slot.",
+            load(&self.waiting),
+        );
         let usage = load(&self.kv_tokens) / self.kv_room as f64;
-        text.gauge("kv_cache_usage_perc", "Share of the key-value room in use, 0 to 1.", usage);
-        text.counter("prompt_tokens_total", "Prompt tokens computed.", load(&self.prompt_tokens));
-        text.counter("generation_tokens_total", "Tokens generated.", load(&self.generation_tokens));
+        text.gauge(
+            "kv_cache_usage_perc",
+            "Share of the key-value room in use, 0 to 1.",
+            usage,
+        );
+        text.counter(
+            "prompt_tokens_total",
+            "Prompt tokens computed.",
+            load(&self.prompt_tokens),
+        );
+        text.counter(
+            "generation_tokens_total",
+            "Tokens generated.",
+            load(&self.generation_tokens),
+        );
         text.counter("num_preemptions_total", "Preemptions; this engine has none.", 0.0);
-        text.counter("prefix_cache_queries_total", "Prefix cache look-ups, in tokens; this engine has no such cache.", 0.0);
-        text.counter("prefix_cache_hits_total", "Prefix cache hits, in tokens; this engine has no such cache.", 0.0);
+        text.counter(
+            "prefix_cache_queries_total",
+            "Prefix cache look-ups, in tokens; this engine has no such cache.",
+            0.0,
+        );
+        text.counter(
+            "prefix_cache_hits_total",
+            "Prefix cache hits, in tokens; this engine has no such cache.",
+            0.0,
+        );
         text.head("request_success_total", "Sequences ended, by reason.", "counter");
         for (reason, count) in [
             ("stop", &self.stopped),
@@ -105,7 +134,11 @@ impl Metrics {
             ("abort", &self.aborted),
             ("error", &self.failed),
         ] {
-            text.line("request_success_total", &format!(",finished_reason=\"{reason}\""), load(count));
+            text.line(
+                "request_success_total",
+                &format!(",finished_reason=\"{reason}\""),
+                load(count),
+            );
         }
         let help = "Time from arrival to the first token.";
         text.histogram("time_to_first_token_seconds", help, &self.time_to_first_token);
@@ -135,7 +168,10 @@ struct Observations {
 impl Histogram {
     fn new(bounds: &'static [f64]) -> Self {
         let counts = vec![0; bounds.len() + 1];
-        Self { bounds, state: Mutex::new(Observations { counts, sum: 0.0 }) }
+        Self {
+            bounds,
+            state: Mutex::new(Observations { counts, sum: 0.0 }),
+        }
     }
 
     fn observe(&self, duration: Duration) {
@@ -159,7 +195,9 @@ impl Text<'_> {
 
     fn line(&mut self, name: &str, labels: &str, value: f64) {
         let model = self.model;
-        self.push(format_args!("vllm:{name}{{engine=\"0\",model_name=\"{model}\"{labels}}} {value}\n"));
+        self.push(format_args!(
+            "vllm:{name}{{engine=\"0\",model_name=\"{model}\"{labels}}} {value}\n"
+        ));
     }
 
     fn gauge(&mut self, name: &str, help: &str, value: f64) {
@@ -176,7 +214,11 @@ impl Text<'_> {
         let state = histogram.state.lock().unwrap_or_else(PoisonError::into_inner).clone();
         self.head(name, help, "histogram");
         let mut total = 0;
-        let bounds = histogram.bounds.iter().map(ToString::to_string).chain(["+Inf".to_owned()]);
+        let bounds = histogram
+            .bounds
+            .iter()
+            .map(ToString::to_string)
+            .chain(["+Inf".to_owned()]);
         for (bound, count) in bounds.zip(&state.counts) {
             total += count;
             self.line(&format!("{name}_bucket"), &format!(",le=\"{bound}\""), total as f64);

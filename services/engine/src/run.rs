@@ -20,9 +20,13 @@ const INTERRUPTED: i32 = 130;
 #[must_use]
 pub fn run(options: Options) -> ExitCode {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let logs = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
     // A subscriber that is already there keeps its place.
-    logs.with_ansi(std::io::stderr().is_terminal()).try_init().unwrap_or_default();
+    logs.with_ansi(std::io::stderr().is_terminal())
+        .try_init()
+        .unwrap_or_default();
     match run_to_end(options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -34,13 +38,19 @@ pub fn run(options: Options) -> ExitCode {
 
 fn run_to_end(options: Options) -> Result<(), Error> {
     let parent = options.exit_with_parent.then(Parent::watch).transpose()?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
     runtime.block_on(async {
         let shutdown = CancellationToken::new();
         tokio::spawn(Signals::install()?.watch(parent, shutdown.clone()));
         let name = options.served_model_name.clone();
         let name = name.unwrap_or_else(|| server::directory_name(&options.checkpoint));
-        server::serve(options, shutdown, |address| tracing::info!("serving {name} on http://{address}")).await
+        server::serve(options, shutdown, |address| {
+            tracing::info!("serving {name} on http://{address}")
+        })
+        .await
     })
 }
 

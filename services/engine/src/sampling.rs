@@ -40,12 +40,16 @@ pub(crate) struct TokenScore {
 impl Draws {
     /// The numbers for the `choice`-th sample drawn with `seed`.
     pub(crate) fn new(seed: u64, choice: usize) -> Self {
-        Self { key: mix(mix(seed) ^ choice as u64) }
+        Self {
+            key: mix(mix(seed) ^ choice as u64),
+        }
     }
 
     /// A number in `[0, 1)` for the token at `position`.
     pub(crate) fn uniform(self, position: usize) -> f64 {
-        let bits = mix(self.key.wrapping_add((position as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+        let bits = mix(self
+            .key
+            .wrapping_add((position as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)));
         (bits >> 11) as f64 / (1u64 << 53) as f64
     }
 }
@@ -116,7 +120,11 @@ fn pick(weights: impl Iterator<Item = (usize, f64)> + Clone, uniform: f64) -> us
 
 /// The index of the largest logit, the first of equals.
 fn argmax(logits: &[f32]) -> Option<usize> {
-    logits.iter().enumerate().reduce(|best, next| if next.1 > best.1 { next } else { best }).map(|(index, _)| index)
+    logits
+        .iter()
+        .enumerate()
+        .reduce(|best, next| if next.1 > best.1 { next } else { best })
+        .map(|(index, _)| index)
 }
 
 /// The log-probability of `token` and the `top` likeliest tokens.
@@ -125,8 +133,15 @@ pub(crate) fn score(logits: &[f32], token: u32, top: usize) -> TokenScore {
     let sum: f64 = logits.iter().map(|logit| f64::from((logit - largest).exp())).sum();
     let normaliser = f64::from(largest) + sum.ln();
     let logprob = |token: u32| (f64::from(logits[token as usize]) - normaliser).max(LOWEST) as f32;
-    let top = likeliest(logits, top).into_iter().map(|token| (token, logprob(token))).collect();
-    TokenScore { token, logprob: logprob(token), top }
+    let top = likeliest(logits, top)
+        .into_iter()
+        .map(|token| (token, logprob(token)))
+        .collect();
+    TokenScore {
+        token,
+        logprob: logprob(token),
+        top,
+    }
 }
 
 fn likeliest(logits: &[f32], count: usize) -> Vec<u32> {
@@ -134,9 +149,7 @@ fn likeliest(logits: &[f32], count: usize) -> Vec<u32> {
     if count == 0 {
         return Vec::new();
     }
-    let order = |a: &u32, b: &u32| -> Ordering {
-        logits[*b as usize].total_cmp(&logits[*a as usize]).then(a.cmp(b))
-    };
+    let order = |a: &u32, b: &u32| -> Ordering { logits[*b as usize].total_cmp(&logits[*a as usize]).then(a.cmp(b)) };
     let mut tokens: Vec<u32> = (0..logits.len() as u32).collect();
     if count < tokens.len() {
         tokens.select_nth_unstable_by(count - 1, order);
@@ -153,12 +166,18 @@ mod tests {
     const LOGITS: [f32; 4] = [0.0, 2.0, 1.0, 2.0];
 
     fn sampling(temperature: f32, top_p: f32, top_k: Option<usize>) -> Sampling {
-        Sampling { temperature, top_p, top_k, seed: 7 }
+        Sampling {
+            temperature,
+            top_p,
+            top_k,
+            seed: 7,
+        }
     }
 
     fn seen(sampling: Sampling) -> Vec<u32> {
-        let mut tokens: Vec<_> =
-            (0..500).filter_map(|at| sampling.draw(&LOGITS, Draws::new(sampling.seed, 0), at)).collect();
+        let mut tokens: Vec<_> = (0..500)
+            .filter_map(|at| sampling.draw(&LOGITS, Draws::new(sampling.seed, 0), at))
+            .collect();
         tokens.sort_unstable();
         tokens.dedup();
         tokens
@@ -186,14 +205,20 @@ mod tests {
     #[test]
     fn draws_follow_the_probabilities() {
         let sampling = sampling(1.0, 1.0, None);
-        let ones = (0..4000).filter(|&at| sampling.draw(&LOGITS, Draws::new(1, 0), at) == Some(1)).count();
+        let ones = (0..4000)
+            .filter(|&at| sampling.draw(&LOGITS, Draws::new(1, 0), at) == Some(1))
+            .count();
         let share = ones as f64 / 4000.0;
         assert!((share - 0.3995).abs() < 0.03, "{share}");
     }
 
     #[test]
     fn seeds_and_choices_draw_differently_and_repeatably() {
-        let row = |seed, choice| (0..8).map(|at| Draws::new(seed, choice).uniform(at)).collect::<Vec<_>>();
+        let row = |seed, choice| {
+            (0..8)
+                .map(|at| Draws::new(seed, choice).uniform(at))
+                .collect::<Vec<_>>()
+        };
         assert_eq!(row(1, 0), row(1, 0));
         assert_ne!(row(1, 0), row(1, 1));
         assert_ne!(row(1, 0), row(2, 0));
@@ -202,7 +227,10 @@ mod tests {
 
     #[test]
     fn logits_that_are_not_numbers_draw_nothing() {
-        assert_eq!(sampling(1.0, 1.0, None).draw(&[0.0, f32::NAN], Draws::new(0, 0), 0), None);
+        assert_eq!(
+            sampling(1.0, 1.0, None).draw(&[0.0, f32::NAN], Draws::new(0, 0), 0),
+            None
+        );
     }
 
     #[test]

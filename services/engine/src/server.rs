@@ -67,7 +67,11 @@ fn check(options: &Options) -> Result<(), Error> {
 }
 
 fn bind(address: SocketAddr) -> std::io::Result<TcpSocket> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()
+    } else {
+        TcpSocket::new_v6()
+    }?;
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     Ok(socket)
@@ -90,7 +94,10 @@ fn load(options: &Options) -> Result<Loaded, Error> {
         eos_token_ids.extend(text.eos_token_id());
     }
     let model = Llama::load(config, &ShardSet::open(directory)?, context_length)?;
-    let name = options.served_model_name.clone().unwrap_or_else(|| directory_name(directory));
+    let name = options
+        .served_model_name
+        .clone()
+        .unwrap_or_else(|| directory_name(directory));
     let metrics = Arc::new(Metrics::new(&name, (options.max_num_seqs * context_length) as u64));
     let vocab_size = model.vocab_size();
     let threads = options.threads.unwrap_or_else(|| default_threads(summary.parameters));
@@ -114,7 +121,9 @@ fn load(options: &Options) -> Result<Loaded, Error> {
         jobs: engine.jobs.clone(),
         draining: CancellationToken::new(),
         in_flight: TaskTracker::new(),
-        created: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+        created: SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_secs()),
     };
     Ok(Loaded { app, engine })
 }
@@ -130,13 +139,19 @@ fn context_length(options: &Options, of_checkpoint: usize) -> Result<usize, Erro
 }
 
 fn default_threads(parameters: u64) -> usize {
-    if parameters < PARALLEL_PARAMETERS { 1 } else { std::thread::available_parallelism().map_or(1, NonZero::get) }
+    if parameters < PARALLEL_PARAMETERS {
+        1
+    } else {
+        std::thread::available_parallelism().map_or(1, NonZero::get)
+    }
 }
 
 /// The name under which a checkpoint is served when none was given.
 pub(crate) fn directory_name(directory: &Path) -> String {
     let absolute = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
-    absolute.file_name().map_or_else(|| "model".to_owned(), |name| name.to_string_lossy().into_owned())
+    absolute
+        .file_name()
+        .map_or_else(|| "model".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
 async fn run(
@@ -149,7 +164,9 @@ async fn run(
     let (draining, in_flight) = (app.draining.clone(), app.in_flight.clone());
     let close = CancellationToken::new();
     let router = api::router(Arc::new(app));
-    let server = axum::serve(listener, router).with_graceful_shutdown(close.clone().cancelled_owned()).into_future();
+    let server = axum::serve(listener, router)
+        .with_graceful_shutdown(close.clone().cancelled_owned())
+        .into_future();
     let mut server = std::pin::pin!(server);
     let drain = async {
         shutdown.cancelled().await;

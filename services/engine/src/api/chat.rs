@@ -40,18 +40,25 @@ pub(super) async fn create(State(app): State<Arc<App>>, body: Bytes) -> Result<R
     fields.finish()?;
     let text = match app.text.render(&context) {
         None => {
-            let message = "this checkpoint has no chat template, so chat requests cannot be answered: use /v1/completions";
+            let message =
+                "this checkpoint has no chat template, so chat requests cannot be answered: use /v1/completions";
             return Err(ApiError::bad_request(message, Some("messages")));
         }
         Some(rendered) => rendered.map_err(|error| ApiError::bad_request(error.to_string(), Some("messages")))?,
     };
     let prompt = generation::encode(&app, text, add_special).await?;
     if settings.max_tokens == Some(0) {
-        return Err(ApiError::bad_request("max_tokens must be at least 1", Some("max_tokens")));
+        return Err(ApiError::bad_request(
+            "max_tokens must be at least 1",
+            Some("max_tokens"),
+        ));
     }
     let max_tokens = generation::check_prompt(&app, &prompt, settings.max_tokens, usize::MAX)?;
     let params = settings.params(max_tokens, logprobs, None);
-    let mut usage = Usage { prompt: prompt.len(), completion: 0 };
+    let mut usage = Usage {
+        prompt: prompt.len(),
+        completion: 0,
+    };
     let events = generation::start(&app, &[prompt], vec![params], settings.samples).await?;
     let format = Format {
         app: Arc::clone(&app),
@@ -61,7 +68,13 @@ pub(super) async fn create(State(app): State<Arc<App>>, body: Bytes) -> Result<R
     let header = Header::new("chatcmpl", &app);
     if settings.stream {
         let has_role = vec![false; settings.samples];
-        let frames = Stream { format, header, include_usage: settings.include_usage, has_role, usage };
+        let frames = Stream {
+            format,
+            header,
+            include_usage: settings.include_usage,
+            has_role,
+            usage,
+        };
         return Ok(sse::respond(&app, events, frames));
     }
     let outputs = generation::collect(events, settings.samples).await?;
@@ -69,7 +82,10 @@ pub(super) async fn create(State(app): State<Arc<App>>, body: Bytes) -> Result<R
     for (index, output) in outputs.iter().enumerate() {
         usage.completion += output.piece.tokens.len();
         let message = json!({"role": "assistant", "content": output.piece.text});
-        let end = Ending::Finished { reason: output.reason, stop: output.stop.clone() };
+        let end = Ending::Finished {
+            reason: output.reason,
+            stop: output.stop.clone(),
+        };
         choices.push(format.choice(index, ("message", message), &output.piece, Some(&end)));
     }
     Ok(Json(header.wrap("chat.completion", choices.into(), Some(usage))).into_response())
@@ -109,12 +125,16 @@ fn plain_message(mut message: Map<String, Value>) -> Result<Map<String, Value>, 
     let text = match message.get("content") {
         Some(Value::String(_) | Value::Null) | None => return Ok(message),
         Some(Value::Array(parts)) => {
-            let texts = parts.iter().map(|part| part.get("text").and_then(Value::as_str).or(part.as_str()));
+            let texts = parts
+                .iter()
+                .map(|part| part.get("text").and_then(Value::as_str).or(part.as_str()));
             texts.collect::<Option<Vec<_>>>().map(|texts| texts.join("\n"))
         }
         Some(_) => None,
     };
-    let Some(text) = text else { return refuse("message content must be a string or a list of text parts") };
+    let Some(text) = text else {
+        return refuse("message content must be a string or a list of text parts");
+    };
     message.insert("content".to_owned(), Value::String(text));
     Ok(message)
 }
@@ -145,7 +165,11 @@ impl Format {
         };
         let content = scores.iter().map(|score| {
             let mut content = entry(score.token, score.logprob);
-            content["top_logprobs"] = score.top.iter().map(|(token, logprob)| entry(*token, *logprob)).collect();
+            content["top_logprobs"] = score
+                .top
+                .iter()
+                .map(|(token, logprob)| entry(*token, *logprob))
+                .collect();
             content
         });
         json!({"content": content.collect::<Vec<_>>()})
@@ -187,6 +211,7 @@ impl Frames for Stream {
     }
 
     fn close(&mut self) -> Option<Value> {
-        self.include_usage.then(|| self.header.wrap("chat.completion.chunk", json!([]), Some(self.usage)))
+        self.include_usage
+            .then(|| self.header.wrap("chat.completion.chunk", json!([]), Some(self.usage)))
     }
 }

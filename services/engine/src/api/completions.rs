@@ -57,13 +57,18 @@ pub(super) async fn create(State(app): State<Arc<App>>, body: Bytes) -> Result<R
     let mut fields = Fields::parse(&body)?;
     app.check_model(fields.take::<String>("model")?.as_deref())?;
     let settings = Settings::take(&mut fields)?;
-    let prompt = fields.take("prompt")?.ok_or_else(|| ApiError::bad_request("`prompt` is required", Some("prompt")))?;
+    let prompt = fields
+        .take("prompt")?
+        .ok_or_else(|| ApiError::bad_request("`prompt` is required", Some("prompt")))?;
     let echo = fields.take("echo")?.unwrap_or(false);
     let logprobs = check_logprobs(fields.take("logprobs")?, "logprobs")?;
     let add_special = fields.take("add_special_tokens")?.unwrap_or(true);
     fields.finish()?;
     if settings.max_tokens == Some(0) && !echo {
-        return Err(ApiError::bad_request("max_tokens must be at least 1, unless echo is set", Some("max_tokens")));
+        return Err(ApiError::bad_request(
+            "max_tokens must be at least 1, unless echo is set",
+            Some("max_tokens"),
+        ));
     }
     let prompts = prepare(&app, prompt, add_special).await?;
     let params = prompts.iter().map(|prompt| {
@@ -88,11 +93,17 @@ pub(super) async fn create(State(app): State<Arc<App>>, body: Bytes) -> Result<R
     }
     let count = tokens.len() * settings.samples;
     let outputs = generation::collect(events, count).await?;
-    let mut usage = Usage { prompt: format.prompt_tokens(), completion: 0 };
+    let mut usage = Usage {
+        prompt: format.prompt_tokens(),
+        completion: 0,
+    };
     let mut choices = Vec::with_capacity(count);
     for (index, output) in outputs.iter().enumerate() {
         usage.completion += output.piece.tokens.len();
-        let end = Ending::Finished { reason: output.reason, stop: output.stop.clone() };
+        let end = Ending::Finished {
+            reason: output.reason,
+            stop: output.stop.clone(),
+        };
         choices.push(format.choice(index, &output.piece, Some(&end), &mut Progress::default()));
     }
     Ok(Json(header.wrap("text_completion", choices.into(), Some(usage))).into_response())
@@ -102,7 +113,10 @@ async fn prepare(app: &Arc<App>, prompt: Prompt, add_special: bool) -> Result<Ve
     let texts = match prompt {
         Prompt::Tokens(tokens) => return Ok(vec![Prepared::of_tokens(app, tokens)]),
         Prompt::TokenLists(lists) if !lists.is_empty() => {
-            return Ok(lists.into_iter().map(|tokens| Prepared::of_tokens(app, tokens)).collect());
+            return Ok(lists
+                .into_iter()
+                .map(|tokens| Prepared::of_tokens(app, tokens))
+                .collect());
         }
         Prompt::TokenLists(_) => return Err(ApiError::bad_request("`prompt` is an empty list", Some("prompt"))),
         Prompt::Text(text) => vec![text],
@@ -118,7 +132,10 @@ async fn prepare(app: &Arc<App>, prompt: Prompt, add_special: bool) -> Result<Ve
 
 impl Prepared {
     fn of_tokens(app: &App, tokens: Vec<u32>) -> Self {
-        Self { text: app.text.decode(&tokens, true), tokens }
+        Self {
+            text: app.text.decode(&tokens, true),
+            tokens,
+        }
     }
 }
 
@@ -197,7 +214,9 @@ impl Columns {
             // Where two tokens have the same text, the token itself counts, then the likeliest.
             let mut alternatives = Map::new();
             for (token, logprob) in &score.top {
-                alternatives.entry(app.token_text(*token)).or_insert_with(|| json!(logprob));
+                alternatives
+                    .entry(app.token_text(*token))
+                    .or_insert_with(|| json!(logprob));
             }
             alternatives.insert(text.clone(), json!(score.logprob));
             Value::Object(alternatives)
@@ -218,8 +237,17 @@ struct Stream {
 impl Stream {
     fn new(format: Format, header: Header, include_usage: bool) -> Self {
         let progress = vec![Progress::default(); format.prompts.len() * format.samples];
-        let usage = Usage { prompt: format.prompt_tokens(), completion: 0 };
-        Self { format, header, include_usage, progress, usage }
+        let usage = Usage {
+            prompt: format.prompt_tokens(),
+            completion: 0,
+        };
+        Self {
+            format,
+            header,
+            include_usage,
+            progress,
+            usage,
+        }
     }
 }
 
@@ -231,11 +259,14 @@ impl Frames for Stream {
     fn event(&mut self, event: &Event) -> Vec<Value> {
         self.usage.completion += event.piece.tokens.len();
         let progress = &mut self.progress[event.index];
-        let choice = self.format.choice(event.index, &event.piece, event.end.as_ref(), progress);
+        let choice = self
+            .format
+            .choice(event.index, &event.piece, event.end.as_ref(), progress);
         vec![self.header.wrap("text_completion", json!([choice]), None)]
     }
 
     fn close(&mut self) -> Option<Value> {
-        self.include_usage.then(|| self.header.wrap("text_completion", json!([]), Some(self.usage)))
+        self.include_usage
+            .then(|| self.header.wrap("text_completion", json!([]), Some(self.usage)))
     }
 }

@@ -6,7 +6,15 @@ use serde_json::{Map, Value, json};
 use super::error::ApiError;
 
 /// Fields without influence on the answer of this engine.
-const WITHOUT_EFFECT: &[&str] = &["user", "cache_salt", "request_id", "priority", "metadata", "store", "service_tier"];
+const WITHOUT_EFFECT: &[&str] = &[
+    "user",
+    "cache_salt",
+    "request_id",
+    "priority",
+    "metadata",
+    "store",
+    "service_tier",
+];
 
 /// The fields of a request that were not taken yet.
 #[derive(Debug)]
@@ -108,6 +116,9 @@ mod tests {
     fn a_field_of_the_wrong_type_is_named() {
         let mut fields = Fields::parse(br#"{"n": "two"}"#).unwrap();
         let error = fields.take::<usize>("n").unwrap_err().to_json();
-        assert_eq!((error["error"]["code"].as_u64(), &error["error"]["param"]), (Some(400), &json!("n")));
+        assert_eq!(
+            (error["error"]["code"].as_u64(), &error["error"]["param"]),
+            (Some(400), &json!("n"))
+        );
     }
 }

@@ -45,9 +45,15 @@ impl Header {
     pub(super) fn new(kind: &str, app: &App) -> Self {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let number = COUNT.fetch_add(1, Relaxed);
-        let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let created = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_secs());
         let id = format!("{kind}-{:08x}-{number:08x}", app.created);
-        Self { id, created, model: app.name.clone() }
+        Self {
+            id,
+            created,
+            model: app.name.clone(),
+        }
     }
 
     /// An answer of type `object` around `choices`.
@@ -85,17 +91,15 @@ pub(super) async fn encode(app: &Arc<App>, text: String, add_special: bool) -> R
 /// Checks a prompt against vocabulary and context, and settles the number of tokens to generate.
 ///
 /// A number that was asked for must fit; without one, `default` is cut to what does.
-pub(super) fn check_prompt(
-    app: &App,
-    prompt: &[u32],
-    asked: Option<usize>,
-    default: usize,
-) -> Result<usize, ApiError> {
+pub(super) fn check_prompt(app: &App, prompt: &[u32], asked: Option<usize>, default: usize) -> Result<usize, ApiError> {
     if prompt.is_empty() {
         return Err(ApiError::bad_request("the prompt has no tokens", Some("prompt")));
     }
     if let Some(token) = prompt.iter().find(|token| **token as usize >= app.vocab_size) {
-        let message = format!("token id {token} is out of vocabulary: the model has {} tokens", app.vocab_size);
+        let message = format!(
+            "token id {token} is out of vocabulary: the model has {} tokens",
+            app.vocab_size
+        );
         return Err(ApiError::bad_request(message, Some("prompt")));
     }
     let (context, length) = (app.context_length, prompt.len());
@@ -107,7 +111,9 @@ pub(super) fn check_prompt(
     if fits {
         return Ok(asked.unwrap_or(default.min(room)));
     }
-    let output = asked.map(|tokens| format!("{tokens} output tokens and ")).unwrap_or_default();
+    let output = asked
+        .map(|tokens| format!("{tokens} output tokens and "))
+        .unwrap_or_default();
     let message = format!(
         "This model's maximum context length is {context} tokens. However, you requested {output}your prompt contains \
          {length} input tokens, for a total of {} tokens. Please reduce the length of the input or the number of output tokens.",
@@ -142,7 +148,10 @@ pub(super) async fn start(
                 events: events.clone(),
                 arrived,
             };
-            app.jobs.send(job).await.map_err(|_| ApiError::internal("the engine's thread has ended"))?;
+            app.jobs
+                .send(job)
+                .await
+                .map_err(|_| ApiError::internal("the engine's thread has ended"))?;
         }
     }
     Ok(receiver)
@@ -157,11 +166,18 @@ pub(super) async fn collect(mut events: mpsc::Receiver<Event>, count: usize) -> 
     while let Some(event) = events.recv().await {
         match event.end {
             Some(Ending::Finished { reason, stop }) => {
-                outputs[event.index] = Some(Output { piece: event.piece, reason, stop });
+                outputs[event.index] = Some(Output {
+                    piece: event.piece,
+                    reason,
+                    stop,
+                });
             }
             Some(Ending::Failed(reason)) => return Err(ApiError::internal(reason)),
             None => {}
         }
     }
-    outputs.into_iter().collect::<Option<Vec<_>>>().ok_or_else(|| ApiError::internal("the engine's thread has ended"))
+    outputs
+        .into_iter()
+        .collect::<Option<Vec<_>>>()
+        .ok_or_else(|| ApiError::internal("the engine's thread has ended"))
 }

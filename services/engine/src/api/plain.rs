@@ -42,15 +42,20 @@ pub(super) async fn models(State(app): State<Arc<App>>) -> Response {
 }
 
 pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
-    ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], app.metrics.render()).into_response()
+    (
+        [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")],
+        app.metrics.render(),
+    )
+        .into_response()
 }
 
 /// Token ids of a text.
 pub(super) async fn tokenize(State(app): State<Arc<App>>, body: Bytes) -> Result<Response, ApiError> {
     let mut fields = Fields::parse(&body)?;
     app.check_model(fields.take::<String>("model")?.as_deref())?;
-    let prompt: String =
-        fields.take("prompt")?.ok_or_else(|| ApiError::bad_request("`prompt` is required", Some("prompt")))?;
+    let prompt: String = fields
+        .take("prompt")?
+        .ok_or_else(|| ApiError::bad_request("`prompt` is required", Some("prompt")))?;
     let add_special = fields.take("add_special_tokens")?.unwrap_or(true);
     fields.finish()?;
     let tokens = generation::encode(&app, prompt, add_special).await?;

@@ -62,7 +62,10 @@ impl Settings {
             max_tokens: newer_spelling.or(max_tokens),
             samples,
             stream: fields.take("stream")?.unwrap_or(false),
-            include_usage: fields.take("stream_options")?.map(|o: StreamOptions| o.include_usage).unwrap_or(false),
+            include_usage: fields
+                .take("stream_options")?
+                .map(|o: StreamOptions| o.include_usage)
+                .unwrap_or(false),
             return_token_ids: fields.take("return_token_ids")?.unwrap_or(false),
             sampling: sampling(fields)?,
             stop,
@@ -94,26 +97,41 @@ fn sampling(fields: &mut Fields) -> Result<Sampling, ApiError> {
     }
     let top_p = fields.take("top_p")?.unwrap_or(1.0f32);
     if !(top_p > 0.0 && top_p <= 1.0) {
-        return Err(ApiError::bad_request(format!("top_p must be in (0, 1], got {top_p}"), Some("top_p")));
+        return Err(ApiError::bad_request(
+            format!("top_p must be in (0, 1], got {top_p}"),
+            Some("top_p"),
+        ));
     }
     let top_k = match fields.take("top_k")?.unwrap_or(0i64) {
         0 | -1 => None,
         count if count > 0 => Some(usize::try_from(count).unwrap_or(usize::MAX)),
-        other => return Err(ApiError::bad_request(format!("top_k must be -1 or from 0, got {other}"), Some("top_k"))),
+        other => {
+            return Err(ApiError::bad_request(
+                format!("top_k must be -1 or from 0, got {other}"),
+                Some("top_k"),
+            ));
+        }
     };
     // Without a seed each request is its own: the hasher's keys come from the system's random numbers.
     let seed = match fields.take::<i64>("seed")? {
         Some(seed) => seed.cast_unsigned(),
         None => RandomState::new().hash_one(std::time::Instant::now()),
     };
-    Ok(Sampling { temperature, top_p, top_k, seed })
+    Ok(Sampling {
+        temperature,
+        top_p,
+        top_k,
+        seed,
+    })
 }
 
 /// Checks a number of alternatives.
 pub(super) fn check_logprobs(count: Option<usize>, name: &str) -> Result<Option<usize>, ApiError> {
     match count {
         Some(count) if count > MAX_LOGPROBS => {
-            let message = format!("Requested {count} log-probabilities per token, which is greater than max allowed: {MAX_LOGPROBS}");
+            let message = format!(
+                "Requested {count} log-probabilities per token, which is greater than max allowed: {MAX_LOGPROBS}"
+            );
             Err(ApiError::bad_request(message, Some(name)))
         }
         count => Ok(count),

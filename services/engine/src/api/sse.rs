@@ -61,10 +61,14 @@ fn chunks<F: Frames>(state: State<F>) -> impl Stream<Item = Result<sse::Event, I
 impl<F: Frames> State<F> {
     async fn advance(&mut self) {
         match self.events.recv().await {
-            Some(Event { end: Some(Ending::Failed(reason)), .. }) => self.fail(reason),
+            Some(Event {
+                end: Some(Ending::Failed(reason)),
+                ..
+            }) => self.fail(reason),
             Some(event) => {
                 self.left -= usize::from(event.end.is_some());
-                self.ready.extend(self.frames.event(&event).iter().map(Value::to_string));
+                self.ready
+                    .extend(self.frames.event(&event).iter().map(Value::to_string));
                 if self.left == 0 {
                     self.ready.extend(self.frames.close().map(|chunk| chunk.to_string()));
                     self.done();

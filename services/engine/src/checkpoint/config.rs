@@ -52,7 +52,12 @@ impl ModelConfig {
         let raw: Raw = read_json(&path)?;
         let generation: Option<Generation> = read_optional_json(&directory.join("generation_config.json"))?;
         let mut eos_token_ids = raw.eos_token_id.clone().map(Ids::into_vec).unwrap_or_default();
-        eos_token_ids.extend(generation.and_then(|g| g.eos_token_id).map(Ids::into_vec).unwrap_or_default());
+        eos_token_ids.extend(
+            generation
+                .and_then(|g| g.eos_token_id)
+                .map(Ids::into_vec)
+                .unwrap_or_default(),
+        );
         eos_token_ids.sort_unstable();
         eos_token_ids.dedup();
         raw.check(&path, eos_token_ids)
@@ -149,8 +154,11 @@ impl Raw {
             return Err(Error::malformed(path, reason));
         }
         let head_dim = self.head_dim.filter(|&dim| dim > 0).unwrap_or(hidden_size / heads);
-        if head_dim == 0 || head_dim % 2 != 0 {
-            return Err(Error::malformed(path, format!("head_dim {head_dim} is not a positive even number")));
+        if head_dim == 0 || !head_dim.is_multiple_of(2) {
+            return Err(Error::malformed(
+                path,
+                format!("head_dim {head_dim} is not a positive even number"),
+            ));
         }
         let (rope_theta, rope_scaling) = self.rope(path)?;
         Ok(ModelConfig {
@@ -189,7 +197,10 @@ impl Raw {
             (self.attention_bias, "attention_bias true".to_owned()),
             (self.mlp_bias, "mlp_bias true".to_owned()),
             (self.use_sliding_window, "use_sliding_window true".to_owned()),
-            (self.quantization_config.is_some(), "quantised weights (quantization_config)".to_owned()),
+            (
+                self.quantization_config.is_some(),
+                "quantised weights (quantization_config)".to_owned(),
+            ),
         ];
         match refused.into_iter().find(|(asked, _)| *asked) {
             Some((_, what)) => Err(Error::unsupported(path, what)),
@@ -200,7 +211,10 @@ impl Raw {
     /// The base frequency and its scaling, from whichever of the two spellings is there.
     fn rope(&self, path: &Path) -> Result<(f64, Option<RopeScaling>), Error> {
         let rope = self.rope_parameters.as_ref().or(self.rope_scaling.as_ref());
-        let theta = rope.and_then(|rope| rope.rope_theta).or(self.rope_theta).unwrap_or(10_000.0);
+        let theta = rope
+            .and_then(|rope| rope.rope_theta)
+            .or(self.rope_theta)
+            .unwrap_or(10_000.0);
         let Some(rope) = rope else { return Ok((theta, None)) };
         match rope.rope_type.as_deref().unwrap_or("default") {
             "default" => Ok((theta, None)),
@@ -213,13 +227,18 @@ impl Raw {
 impl Rope {
     fn llama3(&self, path: &Path) -> Result<RopeScaling, Error> {
         let need = |value: Option<f64>, name: &str| {
-            value.filter(|value| *value > 0.0).ok_or_else(|| Error::malformed(path, format!("llama3 rope lacks {name}")))
+            value
+                .filter(|value| *value > 0.0)
+                .ok_or_else(|| Error::malformed(path, format!("llama3 rope lacks {name}")))
         };
         Ok(RopeScaling {
             factor: need(self.factor, "factor")?,
             low_freq_factor: need(self.low_freq_factor, "low_freq_factor")?,
             high_freq_factor: need(self.high_freq_factor, "high_freq_factor")?,
-            original_context: need(self.original_max_position_embeddings, "original_max_position_embeddings")?,
+            original_context: need(
+                self.original_max_position_embeddings,
+                "original_max_position_embeddings",
+            )?,
         })
     }
 }
@@ -244,7 +263,12 @@ mod tests {
     #[test]
     fn rope_theta_is_read_in_both_spellings() {
         assert_eq!(read(|v| v["rope_theta"] = json!(5e5)).unwrap().rope_theta, 5e5);
-        assert_eq!(read(|v| v["rope_parameters"] = json!({"rope_theta": 7e4})).unwrap().rope_theta, 7e4);
+        assert_eq!(
+            read(|v| v["rope_parameters"] = json!({"rope_theta": 7e4}))
+                .unwrap()
+                .rope_theta,
+            7e4
+        );
         assert_eq!(read(|_| ()).unwrap().rope_theta, 1e4);
     }
 
@@ -258,7 +282,10 @@ mod tests {
     fn llama3_scaling_needs_all_its_factors() {
         let rope = json!({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
             "original_max_position_embeddings": 8192});
-        let scaling = read(|v| v["rope_scaling"] = rope.clone()).unwrap().rope_scaling.unwrap();
+        let scaling = read(|v| v["rope_scaling"] = rope.clone())
+            .unwrap()
+            .rope_scaling
+            .unwrap();
         assert_eq!(scaling.original_context, 8192.0);
         assert!(read(|v| v["rope_scaling"] = json!({"rope_type": "llama3", "factor": 8.0})).is_err());
     }

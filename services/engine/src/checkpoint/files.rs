@@ -44,8 +44,11 @@ impl ShardSet {
             let remedy = "weights must be safetensors; convert the checkpoint, or wait until it is written";
             return Err(Error::MissingFile { path: single, remedy });
         };
-        let shards = paths.into_iter().map(|path| Shard::open(path)).collect::<Result<Vec<_>, _>>()?;
-        Ok(Self { directory: directory.to_owned(), shards })
+        let shards = paths.into_iter().map(Shard::open).collect::<Result<Vec<_>, _>>()?;
+        Ok(Self {
+            directory: directory.to_owned(),
+            shards,
+        })
     }
 
     /// The shards, ordered by name.
@@ -58,7 +61,10 @@ impl ShardSet {
         self.shards
             .iter()
             .find_map(|shard| shard.tensors.get(tensor).map(|info| (shard, info)))
-            .ok_or_else(|| Error::MissingTensor { path: self.directory.clone(), tensor: tensor.to_owned() })
+            .ok_or_else(|| Error::MissingTensor {
+                path: self.directory.clone(),
+                tensor: tensor.to_owned(),
+            })
     }
 
     /// Checks that `tensor` is there in the given shape and in a floating-point type.
@@ -74,7 +80,10 @@ impl ShardSet {
         }
         match info.dtype {
             Dtype::F32 | Dtype::F16 | Dtype::BF16 => Ok((shard, info)),
-            other => Err(Error::unsupported(&shard.path, format!("weights of type {other:?} in {tensor}"))),
+            other => Err(Error::unsupported(
+                &shard.path,
+                format!("weights of type {other:?} in {tensor}"),
+            )),
         }
     }
 }
@@ -85,26 +94,47 @@ impl Shard {
         let actual = file.metadata().map_err(|error| Error::read(&path, error))?.len();
         let mut length = [0; 8];
         if actual < 8 {
-            return Err(Error::Truncated { path, expected: 8, actual });
+            return Err(Error::Truncated {
+                path,
+                expected: 8,
+                actual,
+            });
         }
-        file.read_exact(&mut length).map_err(|error| Error::read(&path, error))?;
+        file.read_exact(&mut length)
+            .map_err(|error| Error::read(&path, error))?;
         let header_bytes = u64::from_le_bytes(length);
         if header_bytes > MAX_HEADER_BYTES {
-            return Err(Error::malformed(&path, "the header length is absurd, so this is no safetensors file"));
+            return Err(Error::malformed(
+                &path,
+                "the header length is absurd, so this is no safetensors file",
+            ));
         }
         let data_start = 8 + header_bytes;
         if actual < data_start {
-            return Err(Error::Truncated { path, expected: data_start, actual });
+            return Err(Error::Truncated {
+                path,
+                expected: data_start,
+                actual,
+            });
         }
         let mut header = vec![0; usize::try_from(header_bytes).unwrap_or_default()];
-        file.read_exact(&mut header).map_err(|error| Error::read(&path, error))?;
+        file.read_exact(&mut header)
+            .map_err(|error| Error::read(&path, error))?;
         let metadata: Metadata = serde_json::from_slice(&header).map_err(|error| Error::malformed(&path, error))?;
         let expected = data_start + metadata.data_len() as u64;
         if actual != expected {
             return Err(Error::Truncated { path, expected, actual });
         }
-        let tensors = metadata.tensors().into_iter().map(|(name, info)| (name, info.clone())).collect();
-        Ok(Self { path, data_start, tensors })
+        let tensors = metadata
+            .tensors()
+            .into_iter()
+            .map(|(name, info)| (name, info.clone()))
+            .collect();
+        Ok(Self {
+            path,
+            data_start,
+            tensors,
+        })
     }
 }
 
@@ -118,12 +148,18 @@ fn shards_of_index(directory: &Path, index: &Path) -> Result<Vec<PathBuf>, Error
     if names.is_empty() {
         return Err(Error::malformed(index, "weight_map is empty"));
     }
-    names.into_iter().map(|name| shard_path(directory, index, &name)).collect()
+    names
+        .into_iter()
+        .map(|name| shard_path(directory, index, &name))
+        .collect()
 }
 
 fn shard_path(directory: &Path, index: &Path, name: &str) -> Result<PathBuf, Error> {
     if name.contains(['/', '\\']) {
-        return Err(Error::malformed(index, format!("weight_map names {name:?}, which is not a plain file name")));
+        return Err(Error::malformed(
+            index,
+            format!("weight_map names {name:?}, which is not a plain file name"),
+        ));
     }
     let path = directory.join(name);
     if path.is_file() {
@@ -141,5 +177,9 @@ pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, Error> {
 
 /// Like [`read_json`], with `None` when there is no such file.
 pub(crate) fn read_optional_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Error> {
-    if path.is_file() { read_json(path).map(Some) } else { Ok(None) }
+    if path.is_file() {
+        read_json(path).map(Some)
+    } else {
+        Ok(None)
+    }
 }

@@ -33,7 +33,12 @@ pub fn validate(checkpoint: &Path) -> Result<Summary, Error> {
     model::check_tensors(&config, &shards)?;
     let text = text::TextModel::load(checkpoint, config.vocab_size)?;
     Ok(Summary {
-        parameters: shards.shards().iter().flat_map(|shard| shard.tensors.values()).map(count).sum(),
+        parameters: shards
+            .shards()
+            .iter()
+            .flat_map(|shard| shard.tensors.values())
+            .map(count)
+            .sum(),
         context_length: config.context_length,
         vocab_size: config.vocab_size,
         has_chat_template: text.has_chat_template(),

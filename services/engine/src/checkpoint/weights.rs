@@ -37,7 +37,11 @@ impl<'a> Weights<'a> {
 
     /// The matrix called `name`.
     pub(crate) fn matrix(&self, name: &str, rows: usize, columns: usize) -> Result<Matrix, Error> {
-        Ok(Matrix { rows, columns, values: self.values(name, &[rows, columns])? })
+        Ok(Matrix {
+            rows,
+            columns,
+            values: self.values(name, &[rows, columns])?,
+        })
     }
 
     fn values(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, Error> {
@@ -54,7 +58,10 @@ impl<'a> Weights<'a> {
         if values.iter().all(|value| value.is_finite()) {
             return Ok(values);
         }
-        Err(Error::NonFinite { path: shard.path.clone(), tensor: name.to_owned() })
+        Err(Error::NonFinite {
+            path: shard.path.clone(),
+            tensor: name.to_owned(),
+        })
     }
 }
 
@@ -67,7 +74,11 @@ impl Matrix {
                 values[column * self.rows + row] = *value;
             }
         }
-        Self { rows: self.columns, columns: self.rows, values }
+        Self {
+            rows: self.columns,
+            columns: self.rows,
+            values,
+        }
     }
 }
 
@@ -76,7 +87,12 @@ fn to_f32(bytes: &[u8], dtype: Dtype) -> Vec<f32> {
     match dtype {
         Dtype::BF16 => pairs(bytes).map(|bits| f32::from_bits(u32::from(bits) << 16)).collect(),
         Dtype::F16 => pairs(bytes).map(half_to_f32).collect(),
-        _ => bytes.as_chunks::<4>().0.iter().map(|chunk| f32::from_le_bytes(*chunk)).collect(),
+        _ => bytes
+            .as_chunks::<4>()
+            .0
+            .iter()
+            .map(|chunk| f32::from_le_bytes(*chunk))
+            .collect(),
     }
 }
 
@@ -104,9 +120,13 @@ mod tests {
 
     #[test]
     fn half_precision_converts_exactly() {
-        for (bits, value) in
-            [(0x3c00, 1.0), (0xc000, -2.0), (0x7bff, 65504.0), (0x0001, 5.960_464_5e-8), (0x3555, 0.333_251_95)]
-        {
+        for (bits, value) in [
+            (0x3c00, 1.0),
+            (0xc000, -2.0),
+            (0x7bff, 65504.0),
+            (0x0001, 5.960_464_5e-8),
+            (0x3555, 0.333_251_95),
+        ] {
             assert_eq!(half_to_f32(bits), value);
         }
         assert!(half_to_f32(0x7c00).is_infinite());
@@ -120,7 +140,11 @@ mod tests {
 
     #[test]
     fn transposing_moves_rows_to_columns() {
-        let matrix = Matrix { rows: 2, columns: 3, values: vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0] };
+        let matrix = Matrix {
+            rows: 2,
+            columns: 3,
+            values: vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0],
+        };
         assert_eq!(matrix.transposed().values, [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
     }
 }

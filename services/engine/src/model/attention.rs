@@ -79,7 +79,11 @@ mod tests {
         let mut cache = KvCache::with_capacity(1, 2, 2);
         cache.layer(0).store(0, &[0.0, 0.0], &[1.0, 10.0]);
         cache.layer(0).store(1, &[2f32.sqrt() * 3f32.ln(), 0.0], &[5.0, 50.0]);
-        let heads = Heads { heads: 2, kv_heads: 1, head_dim: 2 };
+        let heads = Heads {
+            heads: 2,
+            kv_heads: 1,
+            head_dim: 2,
+        };
         let mut output = [0.0; 4];
         heads.attend(&[1.0, 0.0, 0.0, 0.0], cache.layer(0), 2, &mut Vec::new(), &mut output);
         for (result, expected) in output.iter().zip([4.0, 40.0, 3.0, 30.0]) {

@@ -19,8 +19,13 @@ impl KvCache {
     /// An empty cache of `layers` layers with room for `capacity` tokens of `width` values each.
     pub(super) fn with_capacity(layers: usize, width: usize, capacity: usize) -> Self {
         let room = width * capacity;
-        let layer = || LayerCache { keys: Vec::with_capacity(room), values: Vec::with_capacity(room) };
-        Self { layers: (0..layers).map(|_| layer()).collect() }
+        let layer = || LayerCache {
+            keys: Vec::with_capacity(room),
+            values: Vec::with_capacity(room),
+        };
+        Self {
+            layers: (0..layers).map(|_| layer()).collect(),
+        }
     }
 
     /// The given layer's keys and values.

@@ -70,7 +70,9 @@ mod tests {
 
     fn noise(seed: u64, length: usize) -> Vec<f32> {
         let draws = Draws::new(seed, 0);
-        (0..length).map(|position| draws.uniform(position) as f32 - 0.5).collect()
+        (0..length)
+            .map(|position| draws.uniform(position) as f32 - 0.5)
+            .collect()
     }
 
     fn apply(layer: &Linear, rows: &[Vec<f32>]) -> Vec<Vec<f32>> {
@@ -85,7 +87,11 @@ mod tests {
     fn a_row_is_bit_equal_alone_and_among_others_at_any_place() {
         // Sizes on both sides of the library's blocking thresholds, and uneven ones.
         for (inputs, outputs) in [(32, 64), (64, 33), (257, 384), (1100, 70)] {
-            let weight = Matrix { rows: outputs, columns: inputs, values: noise(1, inputs * outputs) };
+            let weight = Matrix {
+                rows: outputs,
+                columns: inputs,
+                values: noise(1, inputs * outputs),
+            };
             let layer = Linear::new(&weight, Some(noise(2, outputs))).unwrap();
             let row = noise(3, inputs);
             let alone = apply(&layer, std::slice::from_ref(&row))[0].clone();
@@ -93,7 +99,11 @@ mod tests {
                 for place in [0, count / 2, count - 1] {
                     let mut rows: Vec<_> = (0..count).map(|other| noise(10 + other as u64, inputs)).collect();
                     rows[place] = row.clone();
-                    assert_eq!(apply(&layer, &rows)[place], alone, "{inputs}x{outputs}, row {place} of {count}");
+                    assert_eq!(
+                        apply(&layer, &rows)[place],
+                        alone,
+                        "{inputs}x{outputs}, row {place} of {count}"
+                    );
                 }
             }
         }
@@ -101,7 +111,11 @@ mod tests {
 
     #[test]
     fn a_layer_multiplies_by_the_transposed_weight_and_adds_the_bias() {
-        let weight = Matrix { rows: 2, columns: 3, values: vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0] };
+        let weight = Matrix {
+            rows: 2,
+            columns: 3,
+            values: vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0],
+        };
         let layer = Linear::new(&weight, Some(vec![0.5, -0.5])).unwrap();
         assert_eq!(apply(&layer, &[vec![1.0, 1.0, 2.0]])[0], [9.5, 20.5]);
     }

@@ -88,7 +88,10 @@ impl Llama {
         let head = if config.tied_embeddings {
             Linear::new(&embeddings, None)?
         } else {
-            Linear::new(&weights.matrix("lm_head.weight", config.vocab_size, config.hidden_size)?, None)?
+            Linear::new(
+                &weights.matrix("lm_head.weight", config.vocab_size, config.hidden_size)?,
+                None,
+            )?
         };
         let layers = (0..config.layers)
             .map(|layer| Layer::load(&config, &weights, layer))
@@ -148,11 +151,19 @@ impl Decoder for Llama {
     }
 
     fn forward(&self, rows: &[Row], caches: &mut [&mut KvCache]) -> Result<Vec<f32>> {
-        let heads =
-            Heads { heads: self.config.heads, kv_heads: self.config.kv_heads, head_dim: self.config.head_dim };
+        let heads = Heads {
+            heads: self.config.heads,
+            kv_heads: self.config.kv_heads,
+            head_dim: self.config.head_dim,
+        };
         let mut hidden = self.embed(rows)?;
         for (index, layer) in self.layers.iter().enumerate() {
-            let step = Step { rows, rope: &self.rope, heads, layer: index };
+            let step = Step {
+                rows,
+                rope: &self.rope,
+                heads,
+                layer: index,
+            };
             hidden = layer.forward(&hidden, &step, caches)?;
         }
         self.logits(&hidden, rows)
@@ -173,7 +184,9 @@ impl Layer {
         let name = |part: &str| format!("model.layers.{layer}.{part}");
         let linear = |part: &str, outputs, inputs, has_bias: bool| -> std::result::Result<Linear, Error> {
             let weight = weights.matrix(&name(&format!("{part}.weight")), outputs, inputs)?;
-            let bias = has_bias.then(|| weights.vector(&name(&format!("{part}.bias")), outputs)).transpose()?;
+            let bias = has_bias
+                .then(|| weights.vector(&name(&format!("{part}.bias")), outputs))
+                .transpose()?;
             Ok(Linear::new(&weight, bias)?)
         };
         Ok(Self {
@@ -199,7 +212,11 @@ impl Layer {
 
     /// Stores all keys and values of the step first, then attends row by row, each row up to its own position.
     fn attend(&self, normed: &Tensor, step: &Step<'_>, caches: &mut [&mut KvCache]) -> Result<Tensor> {
-        let Heads { heads, kv_heads, head_dim } = step.heads;
+        let Heads {
+            heads,
+            kv_heads,
+            head_dim,
+        } = step.heads;
         let (query_width, kv_width) = (heads * head_dim, kv_heads * head_dim);
         let mut keys = with_values(&self.key.forward(normed)?, <[f32]>::to_vec)?;
         with_values(&self.value.forward(normed)?, |values| {
@@ -212,7 +229,9 @@ impl Layer {
         let mut queries = with_values(&self.query.forward(normed)?, <[f32]>::to_vec)?;
         let mut output = vec![0.0; queries.len()];
         let mut scores = Vec::new();
-        let pairs = queries.chunks_exact_mut(query_width).zip(output.chunks_exact_mut(query_width));
+        let pairs = queries
+            .chunks_exact_mut(query_width)
+            .zip(output.chunks_exact_mut(query_width));
         for (row, (query, result)) in step.rows.iter().zip(pairs) {
             step.rope.rotate(query, row.position);
             let cache = caches[row.sequence].layer(step.layer);

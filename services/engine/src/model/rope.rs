@@ -16,8 +16,11 @@ impl Rope {
         let half = config.head_dim / 2;
         let frequencies: Vec<f64> = (0..half).map(|index| frequency(config, index)).collect();
         // Angles are formed in single precision, as the reference implementation does.
-        let angles = (0..context_length)
-            .flat_map(|position| frequencies.iter().map(move |frequency| position as f32 * *frequency as f32));
+        let angles = (0..context_length).flat_map(|position| {
+            frequencies
+                .iter()
+                .map(move |frequency| position as f32 * *frequency as f32)
+        });
         let (cosines, sines) = angles.map(|angle| (angle.cos(), angle.sin())).unzip();
         Self { half, cosines, sines }
     }
@@ -37,7 +40,9 @@ impl Rope {
 
 fn frequency(config: &ModelConfig, index: usize) -> f64 {
     let frequency = config.rope_theta.powf(-2.0 * index as f64 / config.head_dim as f64);
-    config.rope_scaling.map_or(frequency, |scaling| scaled(frequency, scaling))
+    config
+        .rope_scaling
+        .map_or(frequency, |scaling| scaled(frequency, scaling))
 }
 
 /// Llama 3.1's scaling: short waves stay, long ones are stretched by the factor, those between are blended.
@@ -59,8 +64,12 @@ mod tests {
 
     #[test]
     fn llama3_scaling_leaves_short_waves_and_stretches_long_ones() {
-        let scaling =
-            RopeScaling { factor: 8.0, low_freq_factor: 1.0, high_freq_factor: 4.0, original_context: 8192.0 };
+        let scaling = RopeScaling {
+            factor: 8.0,
+            low_freq_factor: 1.0,
+            high_freq_factor: 4.0,
+            original_context: 8192.0,
+        };
         assert_eq!(scaled(1.0, scaling), 1.0);
         assert_eq!(scaled(1e-5, scaling), 1e-5 / 8.0);
         let between = scaled(1.5e-3, scaling);

@@ -52,7 +52,10 @@ impl Engine {
             waiting: VecDeque::new(),
         };
         let name = |index| format!("engine-{index}");
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(parts.threads).thread_name(name).build();
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(parts.threads)
+            .thread_name(name)
+            .build();
         let pool = pool.map_err(std::io::Error::other)?;
         let thread = std::thread::Builder::new().name("engine".to_owned());
         thread.spawn(move || pool.install(|| scheduler.run()))?;

@@ -96,10 +96,14 @@ impl<C> Sequence<C> {
             if !self.wants_logits(position) {
                 continue;
             }
-            let Some(row) = logits.next() else { return self.fail("logits are missing", around) };
+            let Some(row) = logits.next() else {
+                return self.fail("logits are missing", around);
+            };
             if position + 1 < self.job.prompt.len() {
                 let top = self.job.params.prompt_logprobs.unwrap_or_default();
-                self.piece.prompt_scores.push(score(row, self.tokens[position + 1], top));
+                self.piece
+                    .prompt_scores
+                    .push(score(row, self.tokens[position + 1], top));
             } else {
                 self.draw(row, around);
             }
@@ -171,7 +175,9 @@ impl<C> Sequence<C> {
     }
 
     fn end(&mut self, reason: FinishReason, stop: Option<String>, around: &Surroundings<'_>) {
-        around.metrics.ended(Outcome::Finished(reason), self.job.arrived.elapsed());
+        around
+            .metrics
+            .ended(Outcome::Finished(reason), self.job.arrived.elapsed());
         self.ended = true;
         self.send(Some(Ending::Finished { reason, stop }));
     }
@@ -193,7 +199,11 @@ impl<C> Sequence<C> {
     }
 
     fn send(&mut self, end: Option<Ending>) {
-        let event = Event { index: self.job.index, piece: std::mem::take(&mut self.piece), end };
+        let event = Event {
+            index: self.job.index,
+            piece: std::mem::take(&mut self.piece),
+            end,
+        };
         // The channel has room for every event; an error means that the client is gone, which the next step notices.
         self.job.events.try_send(event).unwrap_or_default();
     }

@@ -29,7 +29,12 @@ pub(crate) struct Detokenizer {
 impl Detokenizer {
     /// Starts an empty text. `skip_special` leaves special tokens out of it.
     pub(crate) fn new(skip_special: bool) -> Self {
-        Self { skip_special, window: Vec::new(), context: 0, emitted: 0 }
+        Self {
+            skip_special,
+            window: Vec::new(),
+            context: 0,
+            emitted: 0,
+        }
     }
 
     /// Adds a token and returns the text that became certain.
@@ -40,7 +45,11 @@ impl Detokenizer {
         if unfinished && self.window.len() - self.context <= MAX_TOKENS_PER_CHARACTER {
             return String::new();
         }
-        let certain = if unfinished { text.len() - REPLACEMENT.len_utf8() } else { text.len() };
+        let certain = if unfinished {
+            text.len() - REPLACEMENT.len_utf8()
+        } else {
+            text.len()
+        };
         let piece = self.take(&text, certain);
         if !unfinished {
             self.window.drain(..self.context);
@@ -106,7 +115,7 @@ mod tests {
             // Many bytes above 127 and few letters, the hard mixture.
             let token = |at: usize| {
                 let all = (draws.uniform(round * 1000 + at) * 384.0) as u32;
-                if at % 3 == 0 { all } else { 100 + all % 160 }
+                if at.is_multiple_of(3) { all } else { 100 + all % 160 }
             };
             let tokens: Vec<u32> = (0..60).map(token).collect();
             assert_eq!(pieces(&model, &tokens).concat(), model.decode(&tokens, true));
@@ -118,7 +127,10 @@ mod tests {
         let model = TextModel::load(&sample("hf-single"), 384).unwrap();
         let broken = model.encode("\u{20ac}", false).unwrap()[1];
         let pieces = pieces(&model, &[broken; 100]);
-        assert!(pieces[10..].iter().take(80).all(|piece| !piece.is_empty()), "{pieces:?}");
+        assert!(
+            pieces[10..].iter().take(80).all(|piece| !piece.is_empty()),
+            "{pieces:?}"
+        );
         assert_eq!(pieces.concat(), "\u{FFFD}".repeat(100));
     }
 }

@@ -19,25 +19,45 @@ pub(crate) struct StopMatch {
 impl StopMatcher {
     /// Looks for `stops`, none of which is empty.
     pub(crate) fn new(stops: Vec<String>) -> Self {
-        Self { stops, held: String::new() }
+        Self {
+            stops,
+            held: String::new(),
+        }
     }
 
     /// Takes the next piece. After a stop was found nothing more may be pushed.
     pub(crate) fn push(&mut self, piece: &str) -> StopMatch {
         if self.stops.is_empty() {
-            return StopMatch { text: piece.to_owned(), stop: None };
+            return StopMatch {
+                text: piece.to_owned(),
+                stop: None,
+            };
         }
         self.held.push_str(piece);
-        let first = self.stops.iter().filter_map(|stop| self.held.find(stop.as_str()).map(|at| (at, stop)));
+        let first = self
+            .stops
+            .iter()
+            .filter_map(|stop| self.held.find(stop.as_str()).map(|at| (at, stop)));
         // Of stops that begin at the same place, the one given first counts.
         if let Some((at, stop)) = first.min_by_key(|(at, _)| *at) {
             let stop = Some(stop.clone());
             self.held.truncate(at);
-            return StopMatch { text: std::mem::take(&mut self.held), stop };
+            return StopMatch {
+                text: std::mem::take(&mut self.held),
+                stop,
+            };
         }
-        let kept = self.stops.iter().map(|stop| overlap(&self.held, stop)).max().unwrap_or(0);
+        let kept = self
+            .stops
+            .iter()
+            .map(|stop| overlap(&self.held, stop))
+            .max()
+            .unwrap_or(0);
         let rest = self.held.split_off(self.held.len() - kept);
-        StopMatch { text: std::mem::replace(&mut self.held, rest), stop: None }
+        StopMatch {
+            text: std::mem::replace(&mut self.held, rest),
+            stop: None,
+        }
     }
 
     /// Gives out what was held back, when the text ends without a stop.
@@ -48,8 +68,15 @@ impl StopMatcher {
 
 /// Length of the longest end of `text` that begins `stop`.
 fn overlap(text: &str, stop: &str) -> usize {
-    let starts = stop.char_indices().map(|(at, _)| at).skip(1).filter(|&length| length <= text.len());
-    starts.filter(|&length| text.ends_with(&stop[..length])).max().unwrap_or(0)
+    let starts = stop
+        .char_indices()
+        .map(|(at, _)| at)
+        .skip(1)
+        .filter(|&length| length <= text.len());
+    starts
+        .filter(|&length| text.ends_with(&stop[..length]))
+        .max()
+        .unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -25,20 +25,34 @@ impl ChatTemplate {
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
         environment.set_syntax(syntax.map_err(|error| TemplateError::from(&error))?);
         environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
-        environment.add_function("raise_exception", |message: String| -> Result<String, minijinja::Error> {
-            Err(minijinja::Error::new(ErrorKind::InvalidOperation, message))
-        });
-        environment.add_template_owned(NAME, source).map_err(|error| TemplateError::from(&error))?;
-        Ok(Self { environment, bos_token: bos_token.to_owned(), eos_token: eos_token.to_owned() })
+        environment.add_function(
+            "raise_exception",
+            |message: String| -> Result<String, minijinja::Error> {
+                Err(minijinja::Error::new(ErrorKind::InvalidOperation, message))
+            },
+        );
+        environment
+            .add_template_owned(NAME, source)
+            .map_err(|error| TemplateError::from(&error))?;
+        Ok(Self {
+            environment,
+            bos_token: bos_token.to_owned(),
+            eos_token: eos_token.to_owned(),
+        })
     }
 
     /// Renders with `context`: an object with `messages`, `add_generation_prompt` and whatever else the request gave.
     pub(crate) fn render(&self, context: &Map<String, Value>) -> Result<String, TemplateError> {
         let tokens = [("bos_token", &self.bos_token), ("eos_token", &self.eos_token)];
         let tokens = tokens.map(|(name, token)| (name, minijinja::Value::from(token.as_str())));
-        let given = context.iter().map(|(name, value)| (name.as_str(), to_template_value(value)));
+        let given = context
+            .iter()
+            .map(|(name, value)| (name.as_str(), to_template_value(value)));
         let context = minijinja::Value::from_pairs(tokens.into_iter().chain(given));
-        let rendered = self.environment.get_template(NAME).and_then(|template| template.render(context));
+        let rendered = self
+            .environment
+            .get_template(NAME)
+            .and_then(|template| template.render(context));
         rendered.map_err(|error| TemplateError::from(&error))
     }
 }
@@ -54,15 +68,19 @@ fn to_template_value(value: &Value) -> minijinja::Value {
         },
         Value::String(text) => minijinja::Value::from(text.as_str()),
         Value::Array(items) => items.iter().map(to_template_value).collect(),
-        Value::Object(map) => {
-            minijinja::Value::from_pairs(map.iter().map(|(name, value)| (name.as_str(), to_template_value(value))))
-        }
+        Value::Object(map) => minijinja::Value::from_pairs(
+            map.iter()
+                .map(|(name, value)| (name.as_str(), to_template_value(value))),
+        ),
     }
 }
 
 impl From<&minijinja::Error> for TemplateError {
     fn from(error: &minijinja::Error) -> Self {
-        let line = error.line().map(|line| format!(" (line {line} of the chat template)")).unwrap_or_default();
+        let line = error
+            .line()
+            .map(|line| format!(" (line {line} of the chat template)"))
+            .unwrap_or_default();
         Self(format!("{}{line}", error.detail().unwrap_or("invalid chat template")))
     }
 }

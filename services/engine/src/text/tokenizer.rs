@@ -7,10 +7,7 @@ use serde_json::{Map, Value};
 use tokenizers::Tokenizer;
 
 use super::{ChatTemplate, TemplateError};
-use crate::{
-    Error,
-    checkpoint::read_optional_json,
-};
+use crate::{Error, checkpoint::read_optional_json};
 
 /// Everything that turns text into tokens and back.
 #[derive(Debug)]
@@ -95,7 +92,11 @@ impl TextModel {
             }
             None => None,
         };
-        Ok(Self { eos_token_id: tokenizer.token_to_id(&eos), tokenizer, template })
+        Ok(Self {
+            eos_token_id: tokenizer.token_to_id(&eos),
+            tokenizer,
+            template,
+        })
     }
 
     /// Whether chat can be answered.
@@ -123,7 +124,9 @@ impl TextModel {
 
     /// The text of `tokens`, with U+FFFD where their bytes are no UTF-8.
     pub(crate) fn decode(&self, tokens: &[u32], skip_special: bool) -> String {
-        self.tokenizer.decode(tokens, skip_special).unwrap_or_else(|_| "\u{FFFD}".to_owned())
+        self.tokenizer
+            .decode(tokens, skip_special)
+            .unwrap_or_else(|_| "\u{FFFD}".to_owned())
     }
 }
 
@@ -140,9 +143,10 @@ fn template_source(
     let path = directory.join("tokenizer_config.json");
     Ok(match field {
         Some(TemplateField::One(source)) => Some((path, source)),
-        Some(TemplateField::Named(list)) => {
-            list.into_iter().find(|named| named.name == "default").map(|named| (path, named.template))
-        }
+        Some(TemplateField::Named(list)) => list
+            .into_iter()
+            .find(|named| named.name == "default")
+            .map(|named| (path, named.template)),
         None => None,
     })
 }

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tidemill_engine::{Error, Options, serve};
 use tokio::{sync::oneshot, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
@@ -21,6 +21,13 @@ pub(crate) fn expected() -> Vec<Value> {
     let text = std::fs::read_to_string(data().join("expected.json")).unwrap();
     let value: Value = serde_json::from_str(&text).unwrap();
     value["cases"].as_array().unwrap().clone()
+}
+
+/// Scores of the same prompts under the rounded weights of `hf-bf16-single`.
+pub(crate) fn expected_of_sixteen_bits() -> Vec<Value> {
+    let text = std::fs::read_to_string(data().join("expected-bf16.json")).unwrap();
+    let value: Value = serde_json::from_str(&text).unwrap();
+    value["prompt_logprobs"].as_array().unwrap().clone()
 }
 
 pub(crate) struct Server {
@@ -42,7 +49,12 @@ impl Server {
         let served = serve(options, shutdown.clone(), move |address| ready.send(address).unwrap());
         let task = tokio::spawn(served);
         let address = address.await.expect("the server starts");
-        Self { address, client: client(), shutdown, task }
+        Self {
+            address,
+            client: client(),
+            shutdown,
+            task,
+        }
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
@@ -69,18 +81,35 @@ impl Server {
         let text = response.text().await.unwrap();
         let mut lines: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
         assert_eq!(lines.pop(), Some("[DONE]"));
-        lines.into_iter().map(|line| serde_json::from_str(line).unwrap()).collect()
+        lines
+            .into_iter()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
     }
 
     pub(crate) async fn metrics(&self) -> String {
-        self.client.get(self.url("/metrics")).send().await.unwrap().text().await.unwrap()
+        self.client
+            .get(self.url("/metrics"))
+            .send()
+            .await
+            .unwrap()
+            .text()
+            .await
+            .unwrap()
     }
 
     /// The value of a metric whose labels contain `label`.
     pub(crate) async fn metric(&self, name: &str, label: &str) -> f64 {
         let text = self.metrics().await;
-        let line = text.lines().find(|line| line.starts_with(&format!("vllm:{name}{{")) && line.contains(label));
-        line.unwrap_or_else(|| panic!("no {name} in {text}")).rsplit(' ').next().unwrap().parse().unwrap()
+        let line = text
+            .lines()
+            .find(|line| line.starts_with(&format!("vllm:{name}{{")) && line.contains(label));
+        line.unwrap_or_else(|| panic!("no {name} in {text}"))
+            .rsplit(' ')
+            .next()
+            .unwrap()
+            .parse()
+            .unwrap()
     }
 
     /// Waits until a metric has a value; the test's time limit is the bound.
@@ -88,6 +117,24 @@ impl Server {
         while !holds(self.metric(name, label).await) {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
+    }
+
+    /// A request that keeps `samples` slots busy for as long as the context lasts.
+    pub(crate) fn long(samples: usize) -> Value {
+        json!({"prompt": "The License", "max_tokens": 508, "n": samples, "ignore_eos": true, "stream": true})
+    }
+
+    /// Starts a streamed request and leaves it unread.
+    pub(crate) async fn open_stream(&self, body: &Value) -> reqwest::Response {
+        let response = self
+            .client
+            .post(self.url("/v1/completions"))
+            .json(body)
+            .send()
+            .await
+            .unwrap();
+        assert_eq!(response.status(), 200);
+        response
     }
 
     /// Shuts down and waits for the end.
@@ -98,25 +145,42 @@ impl Server {
 
     pub(crate) async fn ended(self) -> Result<(), Error> {
         drop(self.client);
-        tokio::time::timeout(Duration::from_secs(20), self.task).await.expect("the server ends in time").unwrap()
+        tokio::time::timeout(Duration::from_secs(20), self.task)
+            .await
+            .expect("the server ends in time")
+            .unwrap()
     }
 }
 
 fn client() -> reqwest::Client {
     // Another test of this process may have been first.
-    rustls::crypto::ring::default_provider().install_default().unwrap_or_default();
-    reqwest::Client::builder().timeout(Duration::from_secs(20)).no_proxy().build().unwrap()
+    rustls::crypto::ring::default_provider()
+        .install_default()
+        .unwrap_or_default();
+    reqwest::Client::builder()
+        .timeout(Duration::from_secs(20))
+        .no_proxy()
+        .build()
+        .unwrap()
 }
 
 /// The numbers of a JSON list, null as NaN.
 pub(crate) fn numbers(value: &Value) -> Vec<f64> {
-    value.as_array().unwrap().iter().map(|number| number.as_f64().unwrap_or(f64::NAN)).collect()
+    value
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|number| number.as_f64().unwrap_or(f64::NAN))
+        .collect()
 }
 
 /// Asserts that two lists agree within `tolerance`, NaN with NaN.
 pub(crate) fn assert_close(left: &[f64], right: &[f64], tolerance: f64) {
     assert_eq!(left.len(), right.len());
     for (x, y) in left.iter().zip(right) {
-        assert!((x - y).abs() <= tolerance || (x.is_nan() && y.is_nan()), "{left:?} and {right:?} differ");
+        assert!(
+            (x - y).abs() <= tolerance || (x.is_nan() && y.is_nan()),
+            "{left:?} and {right:?} differ"
+        );
     }
 }
