@@ -36,8 +36,9 @@ test: broker bins ## Run all tests: Rust with real brokers and engines, the Pyth
 
 ci: lint test generated ## Everything CI runs
 
-bench: build ## Run the benchmarks, as a table of ratios
-	$(CARGO) bench --locked --workspace
+bench: build ## Measure what Tidemill itself costs, against an engine that answers at once
+	$(CARGO) build --locked --release --package tidemill-testkit --bin tidemill-fake-engine
+	$(PYTHON) ops/bench/evaluate.py
 
 lint: fmt-check clippy docs spelling deny ## Formatting, clippy, docs, spelling, dependencies: warnings are errors
 

@@ -36,7 +36,7 @@ impl Likelihood {
     fn value(self, choice: &str, score: &ChoiceScore) -> Result<f64, Error> {
         let length = match self.normalise {
             Normalise::None => 1.0,
-            Normalise::Bytes => choice.len() as f64,
+            Normalise::Bytes => choice.trim_start().len() as f64,
             Normalise::Tokens => f64::from(score.tokens),
         };
         let value = score.log_probability / length;
