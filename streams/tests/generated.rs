@@ -1,5 +1,12 @@
 //! `STREAMS.md` and the schemas are what the declarations say; `UPDATE_GENERATED=1` (`make schemas`) writes them.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test may fail this way"
+)]
+
 use std::path::Path;
 
 fn same(file: &str, content: &str) {

@@ -1,5 +1,12 @@
 //! The allowed arrows between crates, read from `cargo metadata`.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test may fail this way"
+)]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 

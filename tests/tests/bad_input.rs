@@ -1,5 +1,12 @@
 //! Bad input: one clear sentence, the documented exit code, nothing lost.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test may fail this way"
+)]
+
 use std::path::Path;
 
 use tidemill_testkit::{Broker, FakeEngine};

@@ -1,5 +1,12 @@
 //! Each service is killed once while an evaluation runs, and the report is the undisturbed one.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test may fail this way"
+)]
+
 use std::time::Duration;
 
 use serde_json::Value;

@@ -1,5 +1,12 @@
 //! One command from suite and endpoint to a result: right, resumed, and answered from what is stored.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test may fail this way"
+)]
+
 use std::time::Duration;
 
 use tidemill_testkit::{FakeEngine, Reply, Service};

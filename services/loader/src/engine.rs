@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tidemill_domain::{EvaluationEvent, Replica, Source};
-use tidemill_inference::{Options, ProbeError, Probed, probe};
+use tidemill_inference::{ProbeError, Probed, normalise_url, probe};
 use tidemill_service::Context;
 use tidemill_service::backoff::Backoff;
 use tidemill_telemetry::Metric;
@@ -132,7 +132,7 @@ async fn attach(
     let mut failure = None;
     for url in urls {
         match answer(url, model, context.config.loader.endpoint_patience, None).await {
-            Ok(probed) => engines.join(model, share, &probed),
+            Ok(probed) => engines.join(url, model, share, &probed),
             Err(error) => {
                 tracing::warn!(url, %error, "replica left out");
                 failure = Some(error);
@@ -146,8 +146,8 @@ async fn attach(
 }
 
 impl Engines {
-    fn join(&mut self, model: &str, max_in_flight: u32, probed: &Probed) {
-        let url = probed.engine.url().to_owned();
+    fn join(&mut self, url: &str, model: &str, max_in_flight: u32, probed: &Probed) {
+        let url = normalise_url(url);
         self.replicas.push(Replica {
             url,
             model: model.to_owned(),
@@ -169,15 +169,10 @@ async fn answer(
 ) -> Result<Probed, EngineError> {
     let begun = Instant::now();
     let mut backoff = Backoff::new(Duration::from_millis(30), Duration::from_secs(2));
-    let options = Options {
-        max_in_flight: 1,
-        request_timeout: patience.max(PROBE_TIMEOUT),
-        ..Options::default()
-    };
     loop {
-        let source = match probe(url, model, &options).await {
+        let source = match probe(url, model).await {
             Ok(probed) => return Ok(probed),
-            Err(error) if !may_pass(&error) => return Err(EngineError::Wrong(error)),
+            Err(error) if !error.is_passing() => return Err(EngineError::Wrong(error)),
             Err(error) => error,
         };
         if let Some(process) = process.as_deref_mut()
@@ -198,26 +193,6 @@ async fn answer(
         }
         sleep(backoff.next_pause()).await;
     }
-}
-
-/// Shortest time that one warm-up request may take: the first request of a fresh engine compiles kernels.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// An engine that is still starting refuses connections, or lists its model and does not answer yet.
-const fn may_pass(error: &ProbeError) -> bool {
-    matches!(error, ProbeError::Unreachable { .. } | ProbeError::NoAnswer { .. })
-}
-
-/// Whether anybody listens at an address. A look only: it asks the engine for no work.
-pub(crate) async fn is_reachable(url: &str) -> bool {
-    let Some(address) = url::Url::parse(url)
-        .ok()
-        .and_then(|url| Some((url.host_str()?.to_owned(), url.port_or_known_default()?)))
-    else {
-        return false;
-    };
-    let connecting = tokio::net::TcpStream::connect((address.0.as_str(), address.1));
-    matches!(timeout(Duration::from_secs(2), connecting).await, Ok(Ok(_)))
 }
 
 async fn start_process(context: &Context, uri: &str) -> Result<Engines, EngineError> {
@@ -244,7 +219,7 @@ async fn start_process(context: &Context, uri: &str) -> Result<Engines, EngineEr
                 context_length: None,
                 process: Some(process),
             };
-            engines.join(MODEL, config.engine_max_num_seqs, &probed);
+            engines.join(&url, MODEL, config.engine_max_num_seqs, &probed);
             tracing::info!(url, checkpoint = %folder.display(), "engine ready");
             Ok(engines)
         }
@@ -311,10 +286,10 @@ impl Process {
     }
 
     async fn stop(mut self) {
-        if let Some(pid) = self.child.id().and_then(|id| Pid::from_raw(id as i32)) {
-            if let Err(error) = kill_process(pid, Signal::TERM) {
-                tracing::debug!(%error, "the engine had ended");
-            }
+        if let Some(pid) = self.child.id().and_then(|id| Pid::from_raw(id as i32))
+            && let Err(error) = kill_process(pid, Signal::TERM)
+        {
+            tracing::debug!(%error, "the engine had ended");
         }
         if timeout(Duration::from_secs(5), self.child.wait()).await.is_err()
             && let Err(error) = self.child.kill().await

@@ -355,7 +355,7 @@ impl Away {
     /// Looks whether any replica answers. Returns the reason to give up when none has for longer than the patience.
     async fn look(&mut self, engines: &Engines, patience: Duration) -> Option<String> {
         for replica in &engines.replicas {
-            if engine::is_reachable(&replica.url).await {
+            if tidemill_inference::is_reachable(&replica.url).await {
                 self.since = None;
                 return None;
             }

@@ -87,10 +87,10 @@ async fn keep(server: PathBuf, folder: PathBuf, port: u16, mut child: Child, sto
 }
 
 async fn terminate(mut child: Child) {
-    if let Some(pid) = child.id().and_then(|id| Pid::from_raw(id as i32)) {
-        if let Err(error) = kill_process(pid, Signal::TERM) {
-            tracing::debug!(%error, "the broker had ended");
-        }
+    if let Some(pid) = child.id().and_then(|id| Pid::from_raw(id as i32))
+        && let Err(error) = kill_process(pid, Signal::TERM)
+    {
+        tracing::debug!(%error, "the broker had ended");
     }
     if timeout(STOP_PATIENCE, child.wait()).await.is_err() {
         drop(child.kill().await);

@@ -62,8 +62,13 @@ fn announcement(args: &Evaluate) -> anyhow::Result<Written> {
 /// The base addresses of servers in one form.
 pub(crate) fn addresses(endpoints: &[String]) -> anyhow::Result<Vec<String>> {
     let normalised = endpoints.iter().map(|endpoint| {
-        tidemill_inference::normalise_url(endpoint)
-            .map_err(|reason| anyhow::anyhow!("--endpoint {endpoint} is not the address of a server: {reason}"))
+        let url = tidemill_inference::normalise_url(endpoint);
+        let is_address = url.starts_with("http://") || url.starts_with("https://");
+        anyhow::ensure!(
+            is_address,
+            "--endpoint {endpoint} is not the address of a server, such as http://127.0.0.1:8000"
+        );
+        Ok(url)
     });
     normalised.collect()
 }

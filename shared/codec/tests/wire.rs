@@ -1,5 +1,12 @@
 //! What is on the wire stays readable: round trips, refusals and golden files.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test may fail this way"
+)]
+
 use tidemill_codec::{Error, claim, decode, encode};
 use tidemill_domain::{
     ChoiceScore, Completion, Digest, Ending, EvaluationId, Grade, ItemKey, Outcome, Release, Timestamp,

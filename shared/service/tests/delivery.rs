@@ -1,5 +1,12 @@
 //! The rules of delivery against a real broker: nothing lost, nothing twice, whatever dies.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test may fail this way"
+)]
+
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
