@@ -138,6 +138,23 @@ mod tests {
     }
 
     #[test]
+    fn shipped_checkpoints_are_what_this_trainer_writes() {
+        let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../demo/checkpoints");
+        let paths: Vec<_> = fs::read_dir(shipped)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .collect();
+        assert!(paths.len() >= 6);
+        for path in paths {
+            read(&path, &Shape::TINY).unwrap();
+            let json = |file| serde_json::from_slice::<Value>(&fs::read(path.join(file)).unwrap()).unwrap();
+            assert_eq!(json("config.json"), Shape::TINY.config_json());
+            assert_eq!(json("tokenizer.json"), tokenizer::tokenizer_json());
+            assert_eq!(json("generation_config.json"), generation_config());
+        }
+    }
+
+    #[test]
     fn weights_survive_within_their_precision() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("step-0001");

@@ -13,7 +13,7 @@ use tidemill_trainer::{checkpoint, evaluation, suite};
 #[derive(Parser)]
 #[command(
     version,
-    after_help = "Example:\n  RAYON_NUM_THREADS=1 tidemill-trainer train --out checkpoints --announce"
+    after_help = "Example:\n  tidemill-trainer train --out checkpoints --announce"
 )]
 enum Args {
     /// Train, writing checkpoints and a log of the curves.
@@ -24,7 +24,7 @@ enum Args {
         #[arg(long)]
         out: PathBuf,
     },
-    /// Examine checkpoints greedily on held-out problems; one JSON line each.
+    /// Examine checkpoints greedily on all of the suite's problems; one JSON line each.
     Check {
         /// Checkpoint directories.
         #[arg(required = true)]
@@ -37,11 +37,11 @@ struct Train {
     /// Directory for the checkpoints.
     #[arg(long)]
     out: PathBuf,
-    /// Optimiser steps.
+    /// Steps of the learning rate's schedule.
     #[arg(long, default_value_t = 1600)]
     steps: usize,
-    /// Steps after which a checkpoint is written.
-    #[arg(long, value_delimiter = ',', default_value = "50,150,300,500,800,1200,1600")]
+    /// Steps after which a checkpoint is written; training ends with the last.
+    #[arg(long, value_delimiter = ',', default_value = "50,150,300,500,800,1200")]
     checkpoints: Vec<usize>,
     /// Decides weights and data.
     #[arg(long, default_value_t = 1)]
@@ -109,7 +109,7 @@ fn tell(progress: &Progress) {
 
 #[expect(clippy::print_stdout, reason = "the command's data")]
 fn check(checkpoints: &[PathBuf]) -> Result<()> {
-    let examination = suite::examination();
+    let examination = suite::examination(usize::MAX);
     for path in checkpoints {
         let scores = evaluation::examine(&checkpoint::read(path, &Shape::TINY)?, &examination)?;
         println!("{}", serde_json::json!({ "checkpoint": path, "scores": scores }));

@@ -16,9 +16,6 @@ const SEED: u64 = 20_260_101;
 /// Draws after which a skill with too few held-out problems stays short, rather than drawing for ever.
 const DRAWS: usize = 10_000;
 
-/// Problems of the quick examination in training, per skill.
-const EXAMINED: usize = 60;
-
 /// Writes one file per benchmark into `directory`.
 ///
 /// # Errors
@@ -67,9 +64,9 @@ pub fn problems(skill: Skill) -> Vec<Problem> {
     problems
 }
 
-/// What the model is asked at every checkpoint: skill, cap on the answer, problems.
-pub fn examination() -> Vec<(Skill, usize, Vec<Problem>)> {
-    let examined = |skill| (skill, cap(skill), problems(skill).into_iter().take(EXAMINED).collect());
+/// What the model is asked: skill, cap on the answer, the first problems up to a limit.
+pub fn examination(limit: usize) -> Vec<(Skill, usize, Vec<Problem>)> {
+    let examined = |skill| (skill, cap(skill), problems(skill).into_iter().take(limit).collect());
     Skill::ALL.into_iter().map(examined).collect()
 }
 

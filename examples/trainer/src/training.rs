@@ -22,9 +22,9 @@ pub struct Recipe {
     pub shape: Shape,
     /// Decides weights and data.
     pub seed: u64,
-    /// Optimiser steps in all.
+    /// Steps of the learning rate's schedule.
     pub steps: usize,
-    /// Steps after which a checkpoint is written.
+    /// Steps after which a checkpoint is written; training ends with the last of them.
     pub checkpoints: Vec<usize>,
     /// Rows of a shard; two shards make a batch.
     pub rows: usize,
@@ -141,16 +141,16 @@ impl Trainer {
     }
 }
 
-/// Trains from the start to the end of the recipe, writing checkpoints and `training.json` into `out`.
+/// Trains from the start to the last checkpoint, writing checkpoints and `training.json` into `out`.
 ///
 /// # Errors
 /// A checkpoint cannot be written, or the tensor library fails. A failed announcement is no error.
 pub fn run(recipe: Recipe, out: &Path, announcer: Option<&Announcer>, mut report: impl FnMut(&Progress)) -> Result<()> {
     let began = Instant::now();
-    let examination = suite::examination();
+    let examination = suite::examination(EXAMINED);
     let mut trainer = Trainer::try_new(recipe)?;
     let (mut log, mut losses) = (Vec::new(), Vec::new());
-    for step in 1..=trainer.recipe.steps {
+    for step in 1..=trainer.recipe.checkpoints.iter().copied().max().unwrap_or(0) {
         losses.push(trainer.step(step - 1)?);
         let is_checkpoint = trainer.recipe.checkpoints.contains(&step);
         if !is_checkpoint && !step.is_multiple_of(REPORT_EVERY) {
@@ -179,6 +179,8 @@ pub fn run(recipe: Recipe, out: &Path, announcer: Option<&Announcer>, mut report
 }
 
 const REPORT_EVERY: usize = 50;
+/// Problems per skill in the quick examination at a checkpoint.
+const EXAMINED: usize = 60;
 
 fn save(trainer: &Trainer, out: &Path, step: usize) -> Result<PathBuf> {
     let path = out.join(format!("step-{step:04}"));
@@ -218,7 +220,7 @@ fn panicked() -> candle_core::Error {
     candle_core::Error::Msg("a shard's thread panicked".to_owned())
 }
 
-/// Normal weights, 0.02 to 0.1 wide by fan-in; the two matrices that write to the residual stream are narrower.
+/// Normal weights, as wide as one over the square root of their fan-in; the two matrices that write to the residual stream are narrower.
 fn initial_weights(shape: &Shape, seed: u64) -> candle_core::Result<Vec<Var>> {
     let mut random = Random::new(seed);
     let narrow = 1.0 / (2.0 * shape.layers as f64).sqrt();
