@@ -1,4 +1,4 @@
-//! The grader: turns completions into grades.
+//! The grader: takes completions from DONE as they land and writes their grades to GRADE.
 //!
 //! What an answer is worth is decided by pure functions, one module a family, each named and versioned: a grade says
 //! `numeric@1`, so a change of what a family accepts is a new version and old grades stay explainable. Nothing here decides
@@ -6,6 +6,7 @@
 
 mod anchor;
 mod answer;
+mod backlog;
 mod boxed;
 mod choice;
 mod error;
@@ -16,6 +17,9 @@ mod number;
 mod numeric;
 mod pattern;
 mod regex;
+mod service;
+mod suite;
 
 pub use error::Error;
 pub use grade::{Grader, grade};
+pub use service::run;

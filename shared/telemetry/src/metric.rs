@@ -41,6 +41,8 @@ pub enum Metric {
     GradeLatencySeconds,
     /// Completions not yet delivered to a grader.
     GradeBacklog,
+    /// Seconds since the oldest completion without a grade was stored; 0 when grading keeps up.
+    GradeBacklogAgeSeconds,
     /// Result messages, by `kind` (provisional, final).
     Results,
     /// Seconds from a checkpoint's writing to its visible result, by `tier`: the objective.
@@ -49,7 +51,7 @@ pub enum Metric {
 
 impl Metric {
     /// Every metric.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Deliveries,
         Self::Redeliveries,
         Self::Settled,
@@ -69,6 +71,7 @@ impl Metric {
         Self::Grades,
         Self::GradeLatencySeconds,
         Self::GradeBacklog,
+        Self::GradeBacklogAgeSeconds,
         Self::Results,
         Self::WrittenToVisibleSeconds,
     ];
@@ -96,6 +99,7 @@ impl Metric {
             Self::Grades => "tidemill_grades_total",
             Self::GradeLatencySeconds => "tidemill_grade_latency_seconds",
             Self::GradeBacklog => "tidemill_grade_backlog",
+            Self::GradeBacklogAgeSeconds => "tidemill_grade_backlog_age_seconds",
             Self::Results => "tidemill_results_total",
             Self::WrittenToVisibleSeconds => "tidemill_written_to_visible_seconds",
         }

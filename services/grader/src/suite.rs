@@ -1,0 +1,70 @@
+//! Manifests with their graders compiled, kept while they are in use.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tidemill_domain::{Completion, Digest, Grade, GraderSpec, Manifest, Timestamp};
+use tidemill_storage::Store;
+
+use crate::Grader;
+
+/// Suites kept. Completions of a few evaluations come mixed; as many manifests stay in memory anyway.
+const KEPT: usize = 16;
+
+/// A manifest and the graders of its benchmarks.
+#[derive(Debug)]
+pub(crate) struct Suite {
+    manifest: Arc<Manifest>,
+    graders: Vec<Grader>,
+}
+
+impl Suite {
+    pub(crate) fn new(manifest: Arc<Manifest>) -> Self {
+        let graders = manifest
+            .benchmarks
+            .iter()
+            .map(|benchmark| Grader::new(&benchmark.grader))
+            .collect();
+        Self { manifest, graders }
+    }
+
+    /// The grade of a completion; `None` when the manifest does not declare its key.
+    pub(crate) fn grade(&self, completion: &Completion, now: Timestamp) -> Option<Grade> {
+        let (_, item) = self.manifest.find(&completion.key)?;
+        let grader = self.graders.get(completion.key.benchmark as usize)?;
+        Some(grader.grade(item, completion, now))
+    }
+
+    /// The kind of a benchmark's grader, for metrics.
+    pub(crate) fn family(&self, benchmark: u32) -> &'static str {
+        let benchmark = self.manifest.benchmarks.get(benchmark as usize);
+        benchmark.map_or("none", |benchmark| GraderSpec::kind(&benchmark.grader))
+    }
+}
+
+/// The suites in use.
+#[derive(Debug, Default)]
+pub(crate) struct Suites {
+    recent: Mutex<VecDeque<(Digest, Arc<Suite>)>>,
+}
+
+impl Suites {
+    /// The suite of a manifest's digest.
+    pub(crate) async fn get(&self, store: &Store, digest: &Digest) -> Result<Arc<Suite>, tidemill_storage::Error> {
+        if let Some(suite) = self.kept(digest) {
+            return Ok(suite);
+        }
+        let suite = Arc::new(Suite::new(store.manifest(digest).await?));
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        recent.retain(|(kept, _)| kept != digest);
+        recent.push_front((digest.clone(), Arc::clone(&suite)));
+        recent.truncate(KEPT);
+        Ok(suite)
+    }
+
+    fn kept(&self, digest: &Digest) -> Option<Arc<Suite>> {
+        let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = recent.iter().find(|(kept, _)| kept == digest)?;
+        Some(Arc::clone(&found.1))
+    }
+}
