@@ -1,0 +1,98 @@
+//! When an evaluation that drains has nothing more to come.
+
+use std::time::Duration;
+
+use async_nats::jetstream::consumer::pull;
+use tidemill_domain::EvaluationId;
+use tidemill_service::Context;
+use tidemill_streams::{declared, subject};
+use tokio::time::Instant;
+
+/// Without a new grade for so long nothing is waited for: a completion that no grader could grade counts as missing.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Looks that must agree: a completion may be on its way between the engine and the stream.
+const LOOKS: u32 = 2;
+
+/// What was seen while an evaluation drains.
+#[derive(Debug, Default)]
+pub(crate) struct Draining {
+    since: Option<Instant>,
+    /// The number of completions at the last look, and at how many looks in a row all of them were graded.
+    seen: Option<(u64, u32)>,
+}
+
+impl Draining {
+    /// Every completion of the evaluation has been graded, and none came between looks; or patience is over.
+    pub(crate) async fn is_over(
+        &mut self,
+        context: &Context,
+        evaluation: &EvaluationId,
+        graded: u64,
+        last_change: Instant,
+    ) -> bool {
+        let since = *self.since.get_or_insert_with(Instant::now);
+        if since.max(last_change).elapsed() >= PATIENCE {
+            return true;
+        }
+        match completions(context, evaluation).await {
+            Ok(completions) => self.look(completions, graded),
+            Err(error) => {
+                tracing::debug!(evaluation_id = %evaluation, %error, "completions not counted");
+                false
+            }
+        }
+    }
+
+    fn look(&mut self, completions: u64, graded: u64) -> bool {
+        let agreeing = match self.seen {
+            _ if completions > graded => 0,
+            Some((before, agreeing)) if before == completions => agreeing + 1,
+            _ => 1,
+        };
+        self.seen = Some((completions, agreeing));
+        agreeing >= LOOKS
+    }
+}
+
+/// How many completions an evaluation has: one message a key, because the first write wins.
+async fn completions(context: &Context, evaluation: &EvaluationId) -> Result<u64, async_nats::Error> {
+    let config = pull::Config {
+        filter_subject: subject::done_of_evaluation(evaluation),
+        headers_only: true,
+        inactive_threshold: Duration::from_secs(1),
+        memory_storage: true,
+        ..pull::Config::default()
+    };
+    let consumer = context
+        .jetstream()
+        .create_consumer_on_stream(config, declared::DONE.name)
+        .await?;
+    let info = consumer.cached_info();
+    let stream = context.jetstream().get_stream_no_info(declared::DONE.name).await?;
+    stream.delete_consumer(&info.name).await?;
+    Ok(info.num_pending)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_graded_twice_in_a_row_ends_it() {
+        let mut draining = Draining::default();
+        assert!(!draining.look(3, 2));
+        assert!(!draining.look(3, 3));
+        assert!(draining.look(3, 3));
+    }
+
+    #[test]
+    fn a_completion_between_looks_begins_anew() {
+        let mut draining = Draining::default();
+        assert!(!draining.look(3, 3));
+        assert!(!draining.look(4, 4));
+        assert!(!draining.look(5, 4));
+        assert!(!draining.look(5, 5));
+        assert!(draining.look(5, 5));
+    }
+}

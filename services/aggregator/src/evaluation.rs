@@ -1,0 +1,242 @@
+//! One evaluation that is served: its grades in, its results out, and its end.
+
+use std::sync::Arc;
+
+use tidemill_domain::{Class, EvaluationEvent, EvaluationState, Grade, Manifest, ResultState, Timeline};
+use tidemill_service::backoff::Backoff;
+use tidemill_service::{Context, Follow, Followed, Start, now};
+use tidemill_streams::{declared, subject};
+use tidemill_telemetry::Metric;
+use tokio::sync::watch;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+use crate::draining::Draining;
+use crate::publish::{Outlet, Snapshot};
+use crate::{Fold, verdict};
+
+/// Tries to read the manifest of an evaluation that drains: it is given up anyway, and someone waits for its end.
+const DRAINING_TRIES: u32 = 5;
+
+/// The newest event of an evaluation and its place in the stream.
+#[derive(Debug, Clone)]
+pub(crate) struct Newest {
+    pub(crate) sequence: u64,
+    pub(crate) event: EvaluationEvent,
+}
+
+/// Follows an evaluation until it has ended or its events are no longer watched.
+///
+/// # Cancel safety
+/// Dropping it loses nothing: the next one folds the same grades from the start.
+pub(crate) async fn follow(context: Context, mut newest: watch::Receiver<Newest>) {
+    let event = newest.borrow_and_update().event.clone();
+    let outlet = Outlet::new(context.clone());
+    let Some(manifest) = manifest(&context, &event, &outlet, &newest).await else {
+        return;
+    };
+    let filter = subject::grade_of_evaluation(&event.evaluation);
+    let grades = Follow::open(&context, declared::GRADE, filter, false, Start::Beginning).await;
+    let mut evaluation = Evaluation {
+        replayed: grades.backlog() == 0,
+        to_replay: grades.backlog(),
+        changed: vec![false; manifest.benchmarks.len()],
+        fold: Fold::new(&manifest),
+        draining: Draining::default(),
+        last_change: Instant::now(),
+        context,
+        manifest,
+        outlet,
+    };
+    evaluation.run(grades, newest).await;
+}
+
+/// The manifest, waited for while its store is away. An evaluation whose manifest is damaged cannot be folded: it ends.
+async fn manifest(
+    context: &Context,
+    event: &EvaluationEvent,
+    outlet: &Outlet,
+    newest: &watch::Receiver<Newest>,
+) -> Option<Arc<Manifest>> {
+    let mut backoff = Backoff::standard();
+    let mut tries = 0;
+    loop {
+        let error = match context.store.manifest(&event.manifest).await {
+            Ok(manifest) => return Some(manifest),
+            Err(error) => error,
+        };
+        let latest = newest.borrow().clone();
+        if newest.has_changed().is_err() || latest.event.state.is_ended() {
+            return None;
+        }
+        tries += 1;
+        let is_given_up = latest.event.state == EvaluationState::Draining && tries >= DRAINING_TRIES;
+        if error.class() == Class::Permanent || is_given_up {
+            outlet.without_result(&latest, error.to_string()).await;
+            return None;
+        }
+        tracing::warn!(evaluation_id = %event.evaluation, %error, "the manifest cannot be read yet");
+        tokio::time::sleep(backoff.next_pause()).await;
+    }
+}
+
+struct Evaluation {
+    context: Context,
+    manifest: Arc<Manifest>,
+    outlet: Outlet,
+    fold: Fold,
+    /// Benchmarks with grades that no published result holds.
+    changed: Vec<bool>,
+    /// Grades that were there at the start, less those folded since.
+    to_replay: u64,
+    /// They are all folded: before, results would show less than an earlier aggregator did.
+    replayed: bool,
+    draining: Draining,
+    last_change: Instant,
+}
+
+impl Evaluation {
+    async fn run(&mut self, mut grades: Follow, mut newest: watch::Receiver<Newest>) {
+        let mut ticks = interval(self.context.config.aggregator.publish_interval);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            if self.replayed && self.fold.is_complete() {
+                let newest = newest.borrow().clone();
+                return self.end(&newest).await;
+            }
+            tokio::select! { biased;
+                changed = newest.changed() => {
+                    if changed.is_err() || newest.borrow().event.state.is_ended() {
+                        return;
+                    }
+                }
+                _ = ticks.tick(), if self.replayed => {
+                    let newest = newest.borrow().clone();
+                    if self.tick(&newest).await {
+                        return self.end(&newest).await;
+                    }
+                }
+                message = grades.next() => self.fold(&message),
+            }
+        }
+    }
+
+    fn fold(&mut self, message: &Followed) {
+        let Some(key) = subject::key_of(&message.subject) else {
+            return;
+        };
+        let is_new = match decode(message) {
+            Some(grade) => self.fold.apply(&grade),
+            None => self.fold.apply_unreadable(&key),
+        };
+        if is_new {
+            self.last_change = Instant::now();
+            if let Some(changed) = self.changed.get_mut(key.benchmark as usize) {
+                *changed = true;
+            }
+        }
+        self.to_replay = self.to_replay.saturating_sub(1);
+        self.replayed |= self.to_replay == 0;
+    }
+
+    /// Publishes what changed. True when the evaluation drains and nothing more will come.
+    async fn tick(&mut self, newest: &Newest) -> bool {
+        for index in 0..self.changed.len() {
+            let Some(benchmark) = self.fold.benchmark_result(index).filter(|_| self.changed[index]) else {
+                continue;
+            };
+            let snapshot = Snapshot {
+                benchmark,
+                is_complete: self.fold.benchmark_complete(index),
+            };
+            let timeline = self.timeline(&newest.event);
+            self.changed[index] = !self.outlet.provisional(&newest.event, timeline, snapshot).await;
+        }
+        if newest.event.state != EvaluationState::Draining {
+            self.draining = Draining::default();
+            return false;
+        }
+        self.draining
+            .is_over(
+                &self.context,
+                &newest.event.evaluation,
+                self.fold.seen(),
+                self.last_change,
+            )
+            .await
+    }
+
+    fn timeline(&self, event: &EvaluationEvent) -> Timeline {
+        let known = self.fold.timeline();
+        Timeline {
+            first_request: known.first_request,
+            last_completion: known.last_completion,
+            last_grade: known.last_grade,
+            ..event.timeline.clone()
+        }
+    }
+
+    /// Publishes the results and the end of the evaluation.
+    async fn end(&self, newest: &Newest) {
+        let (state, reason) = self.judge(&newest.event);
+        let visible = now();
+        let timeline = Timeline {
+            visible: Some(visible),
+            ..self.timeline(&newest.event)
+        };
+        let mut backoff = Backoff::standard();
+        while !self
+            .outlet
+            .ended(newest, (state, reason.clone()), timeline.clone(), self.fold.results())
+            .await
+        {
+            if self.context.cancelled.is_cancelled() {
+                return;
+            }
+            tokio::time::sleep(backoff.next_pause()).await;
+        }
+        if state == ResultState::Final {
+            self.observe(&newest.event, visible);
+        }
+    }
+
+    /// An evaluation that drained with samples missing is invalid, for the reason that it drains.
+    fn judge(&self, event: &EvaluationEvent) -> (ResultState, Option<String>) {
+        if self.fold.is_complete() {
+            let verdict = verdict(&self.fold, self.manifest.max_failure_rate);
+            return (verdict.state, verdict.reason);
+        }
+        let missing = format!(
+            "{} of {} samples are missing",
+            self.fold.outcomes().missing,
+            self.fold.declared()
+        );
+        let reason = match &event.reason {
+            Some(reason) => format!("{reason}; {missing}"),
+            None => missing,
+        };
+        (ResultState::Invalid, Some(reason))
+    }
+
+    fn observe(&self, event: &EvaluationEvent, visible: tidemill_domain::Timestamp) {
+        let begun = event.timeline.written.or(event.timeline.seen).or(event.timeline.queued);
+        if let Some(begun) = begun {
+            let seconds = visible.seconds_since(begun);
+            tidemill_telemetry::observe(
+                Metric::WrittenToVisibleSeconds,
+                seconds,
+                [("tier", event.suite.tier.label())],
+            );
+        }
+    }
+}
+
+/// A grade that does not decode is a fault of the grader: its sample must end somehow, and it is no score.
+fn decode(message: &Followed) -> Option<Grade> {
+    match tidemill_codec::decode(&message.payload) {
+        Ok(grade) => Some(grade),
+        Err(error) => {
+            tracing::error!(subject = message.subject, %error, "a grade that cannot be read");
+            None
+        }
+    }
+}

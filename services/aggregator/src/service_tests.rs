@@ -1,0 +1,309 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidemill_config::Config;
+use tidemill_domain::{
+    Digest, EvaluationResult, EvaluationState, Grade, GroupId, Manifest, Outcome, ResultMessage, ResultState, RunId,
+    Source, Step, TeamId, Timeline, Timestamp,
+};
+use tidemill_service::{Follow, connect, now, prepare};
+use tidemill_storage::{Address, Store};
+use tidemill_streams::StateChange;
+use tidemill_testkit::Broker;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::fold::tests::{benchmark, grade, manifest};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Bench {
+    _broker: Broker,
+    context: Context,
+    event: EvaluationEvent,
+    _folder: tempfile::TempDir,
+}
+
+struct Running {
+    draining: CancellationToken,
+    task: JoinHandle<Result<(), Fatal>>,
+}
+
+impl Running {
+    async fn drain(self) {
+        self.draining.cancel();
+        self.task.await.unwrap().unwrap();
+    }
+}
+
+impl Bench {
+    async fn start(manifest: Manifest) -> Self {
+        let broker = Broker::start().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let mut config = Config::default();
+        config.aggregator.publish_interval = Duration::from_millis(50);
+        let connection = connect(&config, &broker.url(), "test").await.unwrap();
+        let store = Store::open(Address::of_folder(folder.path())).unwrap();
+        prepare(&connection, &config, &store, true).await.unwrap();
+        let context = Context::new("aggregator", connection, store, Arc::new(config));
+        let samples = manifest.samples();
+        let suite = manifest.suite.clone();
+        let digest = context.store.put_manifest(manifest).await.unwrap();
+        let event = EvaluationEvent {
+            schema: 1,
+            evaluation: grade(0, 0, Outcome::Correct).key.evaluation,
+            state: EvaluationState::Queued,
+            at: now(),
+            run: RunId::try_new("run").unwrap(),
+            step: Step(1),
+            team: TeamId::try_new("team").unwrap(),
+            checkpoint: Digest::of(b"weights"),
+            suite,
+            manifest: digest,
+            group: GroupId::from_digest(&Digest::of(b"group")),
+            source: Source::Endpoint {
+                urls: Vec::new(),
+                model: "model".to_owned(),
+            },
+            max_in_flight: None,
+            samples,
+            reason: None,
+            timeline: Timeline {
+                written: Some(Timestamp(1)),
+                ..Timeline::default()
+            },
+            result: None,
+        };
+        Self {
+            _broker: broker,
+            context,
+            event,
+            _folder: folder,
+        }
+    }
+
+    /// Starts an aggregator that drains alone.
+    fn aggregator(&self) -> Running {
+        let context = Context {
+            draining: CancellationToken::new(),
+            ..self.context.role("aggregator")
+        };
+        Running {
+            draining: context.draining.clone(),
+            task: tokio::spawn(run(context)),
+        }
+    }
+
+    async fn enter(&self, state: EvaluationState, reason: Option<&str>) {
+        let event = self.event.next(state, now(), reason.map(str::to_owned));
+        self.context.publisher.publish(&StateChange(event), None).await.unwrap();
+    }
+
+    async fn grade(&self, grade: &Grade) {
+        self.context.publisher.publish(grade, None).await.unwrap();
+    }
+
+    /// The event by which the evaluation ended.
+    async fn end(&self) -> EvaluationEvent {
+        let filter = "tm.evaluation.>".to_owned();
+        let mut follow = Follow::open(&self.context, declared::EVALUATION, filter, false, Start::Beginning).await;
+        let end = async {
+            loop {
+                let event: EvaluationEvent = serde_json::from_slice(&follow.next().await.payload).unwrap();
+                if event.state.is_ended() {
+                    return event;
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, end).await.expect("the evaluation ends")
+    }
+
+    /// All results so far, in the order in which they were published.
+    async fn results(&self) -> Vec<ResultMessage> {
+        let filter = "tm.result.>".to_owned();
+        let mut follow = Follow::open(&self.context, declared::RESULT, filter, false, Start::Beginning).await;
+        let mut results = Vec::new();
+        for _ in 0..follow.backlog() {
+            results.push(serde_json::from_slice(&follow.next().await.payload).unwrap());
+        }
+        results
+    }
+
+    async fn wait_for_result(&self, is_wanted: impl Fn(&ResultMessage) -> bool) -> ResultMessage {
+        let filter = "tm.result.>".to_owned();
+        let mut follow = Follow::open(&self.context, declared::RESULT, filter, false, Start::Beginning).await;
+        let found = async {
+            loop {
+                let result: ResultMessage = serde_json::from_slice(&follow.next().await.payload).unwrap();
+                if is_wanted(&result) {
+                    return result;
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, found)
+            .await
+            .expect("the result is published")
+    }
+}
+
+fn finals(results: &[ResultMessage]) -> Vec<&EvaluationResult> {
+    let finals = results.iter().filter(|message| !message.provisional);
+    finals.map(|message| &message.result).collect()
+}
+
+fn two_benchmarks() -> Manifest {
+    let mut manifest = manifest(4, 1);
+    let mut second = benchmark(1, 1);
+    second.name = tidemill_domain::BenchmarkName::try_new("second").unwrap();
+    manifest.benchmarks.push(second);
+    manifest
+}
+
+fn second(outcome: Outcome) -> Grade {
+    let mut grade = grade(0, 0, outcome);
+    grade.key.benchmark = 1;
+    grade
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_evaluation_ends_final_with_its_whole_result() {
+    let bench = Bench::start(two_benchmarks()).await;
+    let aggregator = bench.aggregator();
+    bench.enter(EvaluationState::Serving, None).await;
+    bench.grade(&grade(0, 0, Outcome::Correct)).await;
+    let provisional = bench.wait_for_result(|message| message.provisional).await.result;
+    assert_eq!(
+        (provisional.state, provisional.benchmarks.len()),
+        (ResultState::Serving, 1)
+    );
+    assert_eq!(provisional.benchmarks[0].bounds, [0.25, 1.0]);
+    for item in 1..4 {
+        bench.grade(&grade(item, 0, Outcome::Incorrect)).await;
+    }
+    bench.grade(&second(Outcome::Correct)).await;
+    let end = bench.end().await;
+    assert_eq!((end.state, &end.reason), (EvaluationState::Final, &None));
+    let result = end.result.unwrap();
+    assert_eq!(result.benchmarks[0].mean, Some(0.25));
+    assert_eq!(result.benchmarks[1].mean, Some(1.0));
+    assert_eq!(result.timeline.written, Some(Timestamp(1)));
+    assert_eq!(result.timeline.first_request, Some(Timestamp(1_000)));
+    assert_eq!(result.timeline.last_grade, Some(Timestamp(3_300)));
+    assert!(result.timeline.visible.is_some());
+    aggregator.drain().await;
+    let results = bench.results().await;
+    let names: Vec<&str> = finals(&results)
+        .iter()
+        .map(|result| result.benchmarks[0].name.as_str())
+        .collect();
+    assert_eq!(names, ["benchmark", "second"]);
+    assert!(finals(&results).iter().all(|result| result.state == ResultState::Final));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn too_many_failures_end_it_invalid() {
+    let bench = Bench::start(manifest(2, 1)).await;
+    let aggregator = bench.aggregator();
+    bench.enter(EvaluationState::Serving, None).await;
+    bench.grade(&grade(0, 0, Outcome::Correct)).await;
+    bench.grade(&grade(1, 0, Outcome::EngineError)).await;
+    let end = bench.end().await;
+    assert_eq!(end.state, EvaluationState::Invalid);
+    assert!(
+        end.reason
+            .unwrap()
+            .starts_with("50 % of samples failed (1 engine_error of 2)")
+    );
+    assert_eq!(end.result.unwrap().benchmarks[0].mean, Some(1.0));
+    aggregator.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restarted_aggregator_reaches_the_same_result() {
+    let bench = Bench::start(manifest(3, 1)).await;
+    bench.enter(EvaluationState::Serving, None).await;
+    let first = bench.aggregator();
+    bench.grade(&grade(0, 0, Outcome::Correct)).await;
+    bench.wait_for_result(|message| message.provisional).await;
+    first.drain().await;
+    bench.grade(&grade(2, 0, Outcome::Correct)).await;
+    let second = bench.aggregator();
+    bench.grade(&grade(1, 0, Outcome::Incorrect)).await;
+    let end = bench.end().await;
+    second.drain().await;
+    assert_eq!(end.state, EvaluationState::Final);
+    assert_eq!(end.result.unwrap().benchmarks[0].mean, Some(2.0 / 3.0));
+    let third = bench.aggregator();
+    third.drain().await;
+    assert_eq!(finals(&bench.results().await).len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_evaluation_that_drains_counts_what_is_graded_and_ends_invalid() {
+    let bench = Bench::start(manifest(4, 1)).await;
+    let aggregator = bench.aggregator();
+    bench.enter(EvaluationState::Serving, None).await;
+    bench.grade(&grade(0, 0, Outcome::Correct)).await;
+    bench
+        .enter(EvaluationState::Draining, Some("the engine never came back"))
+        .await;
+    let end = bench.end().await;
+    assert_eq!(end.state, EvaluationState::Invalid);
+    assert_eq!(
+        end.reason.unwrap(),
+        "the engine never came back; 3 of 4 samples are missing"
+    );
+    let result = end.result.unwrap();
+    assert_eq!(
+        (result.benchmarks[0].coverage, result.benchmarks[0].bounds),
+        (0.25, [0.25, 1.0])
+    );
+    aggregator.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_evaluation_that_drained_to_the_last_sample_is_final() {
+    let bench = Bench::start(manifest(1, 1)).await;
+    bench.enter(EvaluationState::Draining, Some("stopped")).await;
+    bench.grade(&grade(0, 0, Outcome::Correct)).await;
+    let aggregator = bench.aggregator();
+    assert_eq!(bench.end().await.state, EvaluationState::Final);
+    aggregator.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_served_is_left_alone() {
+    let mut bench = Bench::start(manifest(1, 1)).await;
+    bench.grade(&grade(0, 0, Outcome::Correct)).await;
+    // This one was served and superseded since: its newest event counts, not its old ones.
+    bench.enter(EvaluationState::Serving, None).await;
+    bench.enter(EvaluationState::Superseded, None).await;
+    let superseded = bench.event.evaluation.clone();
+    let aggregator = bench.aggregator();
+    bench.event.evaluation = tidemill_domain::EvaluationId::from_digest(&Digest::of(b"other"));
+    bench.enter(EvaluationState::Serving, None).await;
+    let mut other = grade(0, 0, Outcome::Correct);
+    other.key.evaluation = bench.event.evaluation.clone();
+    bench.grade(&other).await;
+    bench.wait_for_result(|message| !message.provisional).await;
+    aggregator.drain().await;
+    let results = bench.results().await;
+    assert!(results.iter().all(|message| message.result.evaluation != superseded));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_aggregators_say_everything_once() {
+    let bench = Bench::start(manifest(20, 1)).await;
+    let both = [bench.aggregator(), bench.aggregator()];
+    bench.enter(EvaluationState::Serving, None).await;
+    for item in 0..20 {
+        bench.grade(&grade(item, 0, Outcome::Correct)).await;
+    }
+    let end = bench.end().await;
+    assert_eq!(end.result.unwrap().benchmarks[0].outcomes.correct, 20);
+    for aggregator in both {
+        aggregator.drain().await;
+    }
+    assert_eq!(finals(&bench.results().await).len(), 1);
+}
