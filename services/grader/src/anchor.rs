@@ -19,8 +19,8 @@ static ANNOUNCED: LazyLock<Regex> = LazyLock::new(|| {
         r#"[\s:：=>*_"'“”‘’„«»`$()\[\]{}（）【】「」\\–—-]"#,
         r"|(?:is|was|would be|should be|must be|option|choice|letter|the|this|correct|best|right|likely|most|final",
         r"|therefore|thus|clearly|to this question|to the question|boxed|text|textbf|mathrm|mathbf",
-        r"|ist|lautet|die|est|es|la|opción|option|là|adalah|jest|är|er|это|буква|вариант|هو|هي)(?-u:\b)",
-        r"|è|é|это|хувилбар|буква|вариант|هو|هي|है",
+        r"|ist|lautet|die|est|es|la|opción|adalah|jest|är|er)(?-u:\b)",
+        r"|è|é|là|это|буква|вариант|هو|هي|है",
         r"|是|为|為|選項|选项|选择|选|は|이|은|는|：",
         r")+",
     ))
