@@ -19,6 +19,9 @@ use crate::replicas::Sign;
 /// Engines that may end under one item before the item is suspected of ending them.
 const MOST_LOST: u32 = 5;
 
+/// Refusals of every request that one item may meet: an engine may lack just the endpoint that this item needs.
+const MOST_REFUSED: u32 = 5;
+
 /// How long a server may keep saying that it is busy.
 const BUSY_PATIENCE: Duration = Duration::from_secs(15 * 60);
 
@@ -116,6 +119,7 @@ pub(crate) struct Budget {
     tries: u32,
     bad: u32,
     lost: u32,
+    refused: u32,
     busy_since: Option<Instant>,
     backoff: Backoff,
 }
@@ -127,6 +131,7 @@ impl Budget {
             tries: tries.max(1),
             bad: 0,
             lost: 0,
+            refused: 0,
             busy_since: None,
             backoff: Backoff::new(Duration::from_millis(100), Duration::from_secs(5)),
         }
@@ -169,7 +174,14 @@ impl Budget {
                 Step::at_once()
             }
             // The replica is marked; another one is asked, or its return is waited for.
-            Verdict::Down { sent: false, .. } | Verdict::Fatal { .. } => Step::at_once(),
+            Verdict::Down { sent: false, .. } => Step::at_once(),
+            Verdict::Fatal { detail } => {
+                self.refused += 1;
+                if self.refused >= MOST_REFUSED {
+                    return failed(detail);
+                }
+                Step::at_once()
+            }
             Verdict::Overflow { detail } => Step::End(Ended::Failed(Ending::ContextOverflow, detail)),
             Verdict::Rejected { detail } | Verdict::Unsupported { detail } => failed(detail),
         }

@@ -7,7 +7,7 @@ use tidemill_inference::Engine;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-use crate::replicas::{Pick, Replicas, Sign};
+use crate::replicas::{Change, Pick, Replicas, Sign};
 
 /// An engine with the name that records and logs give it, and the most requests it is sent at once.
 #[derive(Debug)]
@@ -124,16 +124,19 @@ impl<E: Engine> Booking<'_, E> {
             Sign::Refusing(reason) => Some(reason.clone()),
             _ => None,
         };
-        let frees_more = sign == Sign::Good;
-        if self.pool.lock().note(self.index, sign, Instant::now()) {
-            match reason {
-                Some(reason) => tracing::error!(engine = self.name(), reason, "engine refuses every request"),
-                None => tracing::warn!(engine = self.name(), "engine is away; its items wait or go elsewhere"),
+        let may_grow = sign == Sign::Good;
+        let change = self.pool.lock().note(self.index, sign, Instant::now());
+        match (change, reason) {
+            (Change::Opened, reason) => {
+                match reason {
+                    Some(reason) => tracing::error!(engine = self.name(), reason, "engine refuses every request"),
+                    None => tracing::warn!(engine = self.name(), "engine is away; its items wait or go elsewhere"),
+                }
+                self.pool.opened.notify_waiters();
             }
-            self.pool.opened.notify_waiters();
-        }
-        if frees_more {
-            self.pool.room.notify_one();
+            (Change::Closed, _) => self.pool.room.notify_waiters(),
+            (Change::None, _) if may_grow => self.pool.room.notify_one(),
+            (Change::None, _) => {}
         }
     }
 }

@@ -86,6 +86,17 @@ pub(crate) enum Sign {
     Refusing(String),
 }
 
+/// What a sign changed about a replica.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// Nothing that others wait for.
+    None,
+    /// It takes no more requests.
+    Opened,
+    /// It takes requests again.
+    Closed,
+}
+
 impl Replicas {
     /// Replicas that may be sent so many requests at once each.
     pub(crate) fn new(limits: impl IntoIterator<Item = u32>) -> Self {
@@ -135,23 +146,29 @@ impl Replicas {
         state.in_flight = state.in_flight.saturating_sub(1);
     }
 
-    /// Takes note of what a request told. True when the replica has just become unfit for requests.
-    pub(crate) fn note(&mut self, index: usize, sign: Sign, now: Instant) -> bool {
+    /// Takes note of what a request told.
+    pub(crate) fn note(&mut self, index: usize, sign: Sign, now: Instant) -> Change {
         let state = &mut self.states[index];
         match sign {
-            Sign::Good => state.good(),
-            Sign::Bad => {
-                state.answered();
-                state.bad_in_a_row += 1;
+            Sign::Good => {
+                state.bad_in_a_row = 0;
+                state.allowed = (state.allowed + 1).min(state.limit);
+                state.answered()
             }
-            Sign::Busy { overloaded, pause } => state.busy(overloaded, pause, now),
-            Sign::Away => return state.open(now),
+            Sign::Bad => {
+                state.bad_in_a_row += 1;
+                state.answered()
+            }
+            Sign::Busy { overloaded, pause } => {
+                state.busy(overloaded, pause, now);
+                state.answered()
+            }
+            Sign::Away => state.open(now),
             Sign::Refusing(reason) => {
                 state.refusing.get_or_insert((now, reason));
-                return state.open(now);
+                state.open(now)
             }
         }
-        false
     }
 
     /// The next replica that is away and due for a look, or the time when one will be.
@@ -204,23 +221,18 @@ impl State {
         self.in_flight < most && self.held_until.is_none_or(|until| until <= now)
     }
 
-    fn good(&mut self) {
-        self.answered();
-        self.bad_in_a_row = 0;
-        self.allowed = (self.allowed + 1).min(self.limit);
-    }
-
     /// A response of any kind shows that it is there.
-    fn answered(&mut self) {
+    fn answered(&mut self) -> Change {
         self.refusing = None;
-        if matches!(self.breaker, Breaker::HalfOpen { .. }) {
-            self.breaker = Breaker::Closed;
+        if self.breaker == Breaker::Closed {
+            return Change::None;
         }
+        self.breaker = Breaker::Closed;
+        Change::Closed
     }
 
     /// All requests that were in flight may be turned away at once: that is one episode, with one cut.
     fn busy(&mut self, overloaded: bool, pause: Option<Duration>, now: Instant) {
-        self.answered();
         let is_new_episode = self.held_until.is_none_or(|until| until <= now);
         if is_new_episode && overloaded {
             self.allowed = (self.in_flight / 2).clamp(1, self.limit);
@@ -229,10 +241,10 @@ impl State {
         self.held_until = Some(self.held_until.map_or(until, |held| held.max(until)));
     }
 
-    fn open(&mut self, now: Instant) -> bool {
+    fn open(&mut self, now: Instant) -> Change {
         let pause = match self.breaker {
             // The others of a whole batch that was lost at once tell nothing new.
-            Breaker::Open { .. } => return false,
+            Breaker::Open { .. } => return Change::None,
             Breaker::HalfOpen { pause } => (pause * 2).min(LONGEST_LOOK),
             Breaker::Closed => FIRST_LOOK,
         };
@@ -240,7 +252,7 @@ impl State {
             look_at: now + pause,
             pause,
         };
-        true
+        Change::Opened
     }
 }
 

@@ -246,6 +246,16 @@ async fn when_every_engine_refuses_every_request_the_item_ends_with_the_reason()
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_item_that_engines_refuse_while_they_answer_others_ends_too() {
+    let no_endpoint = || Verdict::Fatal {
+        detail: "status 404".to_owned(),
+    };
+    let (ended, tally) = asked_of((0..MOST_REFUSED).map(|_| no_endpoint())).await;
+    assert_eq!(ended, Ended::Failed(Ending::EngineError, "status 404".to_owned()));
+    assert_eq!(tally.attempts, MOST_REFUSED);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_waits_is_given_back_when_its_group_ends() {
     let pool = Pool::new(vec![Scripted::member("one", (0..1_000).map(|_| down(false)))]);
     let signals = signals();

@@ -59,9 +59,10 @@ fn a_replica_with_many_bad_answers_is_the_second_choice_until_a_good_one() {
 fn a_replica_that_is_away_is_looked_at_ever_more_rarely_and_tried_with_one_request() {
     let now = Instant::now();
     let mut replicas = Replicas::new([4]);
-    assert!(replicas.note(0, Sign::Away, now));
-    assert!(
-        !replicas.note(0, Sign::Away, now),
+    assert_eq!(replicas.note(0, Sign::Away, now), Change::Opened);
+    assert_eq!(
+        replicas.note(0, Sign::Away, now),
+        Change::None,
         "the second loss of a batch tells nothing new"
     );
     assert_eq!(replicas.pick(now, None), Pick::Wait(None));
@@ -80,8 +81,18 @@ fn a_replica_that_is_away_is_looked_at_ever_more_rarely_and_tried_with_one_reque
     assert_eq!(replicas.next_look(), None);
     replicas.book(picked(&replicas, time));
     assert_eq!(replicas.pick(time, None), Pick::Wait(None), "one request decides");
-    replicas.note(0, Sign::Good, time);
+    assert_eq!(replicas.note(0, Sign::Good, time), Change::Closed);
     replicas.book(picked(&replicas, time));
+}
+
+#[test]
+fn a_replica_that_still_answers_others_is_not_away() {
+    let now = Instant::now();
+    let mut replicas = Replicas::new([4]);
+    replicas.note(0, Sign::Away, now);
+    assert_eq!(replicas.note(0, Sign::Good, now), Change::Closed);
+    assert_eq!(replicas.next_look(), None);
+    assert_eq!(picked(&replicas, now), 0);
 }
 
 #[test]
@@ -90,7 +101,7 @@ fn a_request_that_fails_after_a_good_look_opens_the_breaker_again() {
     let mut replicas = Replicas::new([4]);
     replicas.note(0, Sign::Away, now);
     replicas.looked(0, true, now);
-    assert!(replicas.note(0, Sign::Away, now));
+    assert_eq!(replicas.note(0, Sign::Away, now), Change::Opened);
     let (_, look_at) = replicas.next_look().unwrap();
     assert_eq!(look_at.duration_since(now), FIRST_LOOK * 2);
 }
@@ -106,7 +117,7 @@ fn a_busy_replica_is_left_alone_until_it_is_due() {
             overloaded: true,
             pause: Some(seven),
         };
-        assert!(!replicas.note(0, sign, now));
+        assert_eq!(replicas.note(0, sign, now), Change::None);
         replicas.free(0);
     }
     assert_eq!(replicas.pick(now, None), Pick::Wait(Some(now + seven)));
