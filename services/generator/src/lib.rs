@@ -1,1 +1,21 @@
-//! tidemill-generator.
+//! Generator: keeps engines busy with released items and records how each one ended.
+//!
+//! ```text
+//! bucket tm_groups -> one worker a server group
+//! READY -> item: recorded already? -> prompt from the manifest -> replica -> attempts -> DONE (first write wins) -> ack
+//! ```
+//! Any number of generators may run: the group's durable consumer shares its items out, and the write to DONE decides.
+//! A generator keeps no state that matters: what it holds when it is killed is delivered to another one. Which item comes
+//! next is the dispatcher's decision and what an answer is worth the grader's; here every ending is recorded as it was.
+
+mod replicas;
+
+mod attempt;
+mod pool;
+
+mod group;
+mod item;
+mod seed;
+mod service;
+
+pub use service::run;

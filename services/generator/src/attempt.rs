@@ -1,0 +1,295 @@
+//! From verdicts to an ending: what is tried again, how often, and when it is over.
+//!
+//! Only faults that may be the item's count against its budget. A server that is busy or away is waited for, because an
+//! item is not worse for it; how long is bounded by the group's record, which its loader withdraws when it gives up.
+
+use std::time::Duration;
+
+use tidemill_domain::{Ending, Timestamp};
+use tidemill_inference::{Answer, Attempt, Connection, Engine, Request, Scored, Scoring, Verdict};
+use tidemill_service::backoff::Backoff;
+use tidemill_service::now;
+use tidemill_telemetry::Metric;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use crate::pool::{Booking, Pool};
+use crate::replicas::Sign;
+
+/// Engines that may end under one item before the item is suspected of ending them.
+const MOST_LOST: u32 = 5;
+
+/// Refusals of every request that one item may meet: an engine may lack just the endpoint that this item needs.
+const MOST_REFUSED: u32 = 5;
+
+/// How long a server may keep saying that it is busy.
+const BUSY_PATIENCE: Duration = Duration::from_secs(15 * 60);
+
+/// The longest pause before a try that a server may ask for.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// A question that can be asked of any replica, any number of times.
+pub(crate) trait Ask<E>: Send {
+    /// What a good answer is.
+    type Answer: Send;
+
+    /// The ending of an answer, for metrics.
+    fn ending(answer: &Self::Answer) -> Ending;
+
+    /// Asks once.
+    fn ask(&mut self, engine: &E, connection: Connection) -> impl Future<Output = Attempt<Self::Answer>> + Send;
+}
+
+/// Asks for a completion.
+pub(crate) struct Generate<'a>(pub(crate) Request<'a>);
+
+impl<E: Engine> Ask<E> for Generate<'_> {
+    type Answer = Answer;
+
+    fn ending(answer: &Answer) -> Ending {
+        answer.ending
+    }
+
+    async fn ask(&mut self, engine: &E, connection: Connection) -> Attempt<Answer> {
+        engine.complete(&self.0, connection).await
+    }
+}
+
+/// Asks how likely one choice is.
+pub(crate) struct Score<'a, 'b> {
+    pub(crate) scoring: &'a mut Scoring<'b>,
+    pub(crate) choice: &'a str,
+}
+
+impl<E: Engine> Ask<E> for Score<'_, '_> {
+    type Answer = Scored;
+
+    fn ending(_: &Scored) -> Ending {
+        Ending::Scored
+    }
+
+    async fn ask(&mut self, engine: &E, connection: Connection) -> Attempt<Scored> {
+        engine.score(self.scoring, self.choice, connection).await
+    }
+}
+
+/// How asking ended.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Ended<T> {
+    /// With an answer.
+    Answered(T),
+    /// Without one.
+    Failed(Ending, String),
+}
+
+/// The item was given back on purpose: nothing is recorded.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct GivenBack;
+
+/// When to stop.
+#[derive(Debug, Clone)]
+pub(crate) struct Signals {
+    /// Begin nothing new: what waits is given back, what is in flight goes on.
+    pub(crate) stopped: CancellationToken,
+    /// Give back what is in flight too.
+    pub(crate) abandoned: CancellationToken,
+}
+
+/// What an item cost so far.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Tally {
+    pub(crate) requests: u32,
+    pub(crate) attempts: u32,
+    /// When the first request was sent.
+    pub(crate) started: Option<Timestamp>,
+    /// The replica of the last try.
+    pub(crate) engine: String,
+}
+
+/// What to do after a verdict.
+#[derive(Debug, PartialEq)]
+enum Step<T> {
+    End(Ended<T>),
+    Again { pause: Duration, connection: Connection },
+}
+
+/// What one question may cost.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    tries: u32,
+    bad: u32,
+    lost: u32,
+    refused: u32,
+    busy_since: Option<Instant>,
+    backoff: Backoff,
+}
+
+impl Budget {
+    /// So many tries that an engine answered badly.
+    pub(crate) fn new(tries: u32) -> Self {
+        Self {
+            tries: tries.max(1),
+            bad: 0,
+            lost: 0,
+            refused: 0,
+            busy_since: None,
+            backoff: Backoff::new(Duration::from_millis(100), Duration::from_secs(5)),
+        }
+    }
+
+    fn judge<T>(&mut self, verdict: Verdict<T>, now: Instant) -> Step<T> {
+        let failed = |detail| Step::End(Ended::Failed(Ending::EngineError, detail));
+        if !matches!(verdict, Verdict::Busy { .. }) {
+            self.busy_since = None;
+        }
+        match verdict {
+            Verdict::Done(answer) => Step::End(Ended::Answered(answer)),
+            Verdict::Suspect(answer) => match self.bad_try(Connection::New, None) {
+                Some(again) => again,
+                None => Step::End(Ended::Answered(answer)),
+            },
+            Verdict::Retry {
+                why,
+                on_new_connection,
+                retry_after,
+            } => {
+                let connection = if on_new_connection {
+                    Connection::New
+                } else {
+                    Connection::Kept
+                };
+                self.bad_try(connection, retry_after).unwrap_or_else(|| failed(why))
+            }
+            Verdict::Busy { why, .. } => {
+                if now.duration_since(*self.busy_since.get_or_insert(now)) >= BUSY_PATIENCE {
+                    return failed(format!("busy for {BUSY_PATIENCE:?}: {why}"));
+                }
+                Step::at_once()
+            }
+            Verdict::Down { sent: true, why } => {
+                self.lost += 1;
+                if self.lost >= MOST_LOST {
+                    return failed(format!("{} engines ended while they answered it: {why}", self.lost));
+                }
+                Step::at_once()
+            }
+            // The replica is marked; another one is asked, or its return is waited for.
+            Verdict::Down { sent: false, .. } => Step::at_once(),
+            Verdict::Fatal { detail } => {
+                self.refused += 1;
+                if self.refused >= MOST_REFUSED {
+                    return failed(detail);
+                }
+                Step::at_once()
+            }
+            Verdict::Overflow { detail } => Step::End(Ended::Failed(Ending::ContextOverflow, detail)),
+            Verdict::Rejected { detail } | Verdict::Unsupported { detail } => failed(detail),
+        }
+    }
+
+    /// Counts a bad try; `None` when it was the last one.
+    fn bad_try<T>(&mut self, connection: Connection, retry_after: Option<Duration>) -> Option<Step<T>> {
+        self.bad += 1;
+        (self.bad < self.tries).then(|| Step::Again {
+            pause: retry_after.map_or_else(|| self.backoff.next_pause(), |pause| pause.min(LONGEST_PAUSE)),
+            connection,
+        })
+    }
+}
+
+impl<T> Step<T> {
+    /// Without a pause here: the pool holds requests back until a replica takes them.
+    const fn at_once() -> Self {
+        Self::Again {
+            pause: Duration::ZERO,
+            connection: Connection::Kept,
+        }
+    }
+}
+
+/// What a verdict tells about its replica.
+fn sign<T>(verdict: &Verdict<T>) -> Sign {
+    match verdict {
+        Verdict::Done(_) | Verdict::Overflow { .. } | Verdict::Rejected { .. } | Verdict::Unsupported { .. } => {
+            Sign::Good
+        }
+        Verdict::Suspect(_) | Verdict::Retry { .. } => Sign::Bad,
+        Verdict::Busy {
+            status, retry_after, ..
+        } => Sign::Busy {
+            overloaded: *status == 429,
+            pause: *retry_after,
+        },
+        Verdict::Down { .. } => Sign::Away,
+        Verdict::Fatal { detail } => Sign::Refusing(detail.clone()),
+    }
+}
+
+/// Asks until there is an ending, the budget is spent, or the item must be given back.
+pub(crate) async fn ask<E: Engine, A: Ask<E>>(
+    pool: &Pool<E>,
+    mut question: A,
+    mut budget: Budget,
+    signals: &Signals,
+    tally: &mut Tally,
+) -> Result<Ended<A::Answer>, GivenBack> {
+    let mut connection = Connection::Kept;
+    let mut avoid = None;
+    loop {
+        let booking = tokio::select! { biased;
+            () = signals.stopped.cancelled() => return Err(GivenBack),
+            booking = pool.book(avoid) => booking,
+        };
+        let booking = match booking {
+            Ok(booking) => booking,
+            Err(hopeless) => return Ok(Ended::Failed(Ending::EngineError, hopeless.to_string())),
+        };
+        let attempt = tokio::select! {
+            attempt = ask_once(&booking, &mut question, connection, tally) => attempt,
+            () = signals.abandoned.cancelled() => return Err(GivenBack),
+        };
+        booking.note(sign(&attempt));
+        avoid = Some(booking.index);
+        drop(booking);
+        let pause = match budget.judge(attempt, Instant::now()) {
+            Step::End(ended) => return Ok(ended),
+            Step::Again {
+                pause,
+                connection: next,
+            } => {
+                connection = next;
+                pause
+            }
+        };
+        tokio::select! { biased;
+            () = signals.stopped.cancelled() => return Err(GivenBack),
+            () = sleep(pause) => {}
+        }
+    }
+}
+
+async fn ask_once<E: Engine, A: Ask<E>>(
+    booking: &Booking<'_, E>,
+    question: &mut A,
+    connection: Connection,
+    tally: &mut Tally,
+) -> Verdict<A::Answer> {
+    let begun = Instant::now();
+    tally.started.get_or_insert_with(now);
+    let Attempt { verdict, requests } = question.ask(booking.engine(), connection).await;
+    tally.attempts += 1;
+    tally.requests += requests;
+    if tally.engine != booking.name() {
+        booking.name().clone_into(&mut tally.engine);
+    }
+    let ending = match &verdict {
+        Verdict::Done(answer) => A::ending(answer).label(),
+        other => other.label(),
+    };
+    tidemill_telemetry::add(Metric::Requests, u64::from(requests), [("ending", ending)]);
+    tidemill_telemetry::observe(Metric::RequestSeconds, begun.elapsed().as_secs_f64(), []);
+    verdict
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,272 @@
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use tidemill_domain::{ChoiceScore, Prompt};
+use tidemill_inference::{Capabilities, ProbeError};
+
+use super::*;
+use crate::pool::Member;
+
+/// An engine that gives the verdicts of a list, one a request, and then good answers.
+struct Scripted {
+    verdicts: Mutex<VecDeque<Verdict<Answer>>>,
+    connections: Mutex<Vec<Connection>>,
+}
+
+impl Scripted {
+    fn member(name: &str, verdicts: impl IntoIterator<Item = Verdict<Answer>>) -> Member<Self> {
+        Member {
+            engine: Self {
+                verdicts: Mutex::new(verdicts.into_iter().collect()),
+                connections: Mutex::default(),
+            },
+            name: name.to_owned(),
+            max_in_flight: 4,
+        }
+    }
+}
+
+impl Engine for Scripted {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::ASSUMED
+    }
+
+    async fn complete(&self, _: &Request<'_>, connection: Connection) -> Attempt<Answer> {
+        self.connections.lock().unwrap().push(connection);
+        let next = self.verdicts.lock().unwrap().pop_front();
+        Attempt {
+            verdict: next.unwrap_or_else(|| Verdict::Done(answer(Ending::Stop))),
+            requests: 1,
+        }
+    }
+
+    async fn score(&self, _: &mut Scoring<'_>, _: &str, _: Connection) -> Attempt<Scored> {
+        let choice = ChoiceScore {
+            log_probability: -1.0,
+            tokens: 1,
+            is_greedy: true,
+        };
+        Attempt {
+            verdict: Verdict::Done(Scored {
+                choice,
+                prompt_tokens: 2,
+                completion_tokens: 0,
+            }),
+            requests: 1,
+        }
+    }
+
+    async fn alive(&self) -> Result<(), ProbeError> {
+        Ok(())
+    }
+}
+
+fn answer(ending: Ending) -> Answer {
+    Answer {
+        ending,
+        text: String::new(),
+        reasoning: None,
+        finish_reason: None,
+        stop_reason: None,
+        truncated: false,
+        prompt_tokens: 1,
+        completion_tokens: 1,
+    }
+}
+
+fn retry(why: &str) -> Verdict<Answer> {
+    Verdict::Retry {
+        why: why.to_owned(),
+        on_new_connection: false,
+        retry_after: None,
+    }
+}
+
+fn down(sent: bool) -> Verdict<Answer> {
+    Verdict::Down {
+        why: "reset".to_owned(),
+        sent,
+    }
+}
+
+fn busy() -> Verdict<Answer> {
+    Verdict::Busy {
+        status: 429,
+        why: "slow down".to_owned(),
+        retry_after: Some(Duration::from_secs(7)),
+    }
+}
+
+fn signals() -> Signals {
+    Signals {
+        stopped: CancellationToken::new(),
+        abandoned: CancellationToken::new(),
+    }
+}
+
+async fn asked(pool: &Pool<Scripted>, signals: &Signals) -> (Result<Ended<Answer>, GivenBack>, Tally) {
+    let prompt = Prompt::Text("Q".to_owned());
+    let request = Request {
+        prompt: &prompt,
+        max_tokens: 4,
+        temperature: 0.0,
+        top_p: 1.0,
+        stop: &[],
+        seed: None,
+    };
+    let mut tally = Tally::default();
+    let asking = ask(pool, Generate(request), Budget::new(3), signals, &mut tally);
+    let ended = tokio::select! {
+        ended = asking => ended,
+        () = pool.look_after() => unreachable!("looking after engines does not end"),
+    };
+    (ended, tally)
+}
+
+async fn asked_of(verdicts: impl IntoIterator<Item = Verdict<Answer>>) -> (Ended<Answer>, Tally) {
+    let pool = Pool::new(vec![Scripted::member("one", verdicts)]);
+    let (ended, tally) = asked(&pool, &signals()).await;
+    (ended.unwrap(), tally)
+}
+
+fn ending(ended: &Ended<Answer>) -> Ending {
+    match ended {
+        Ended::Answered(answer) => answer.ending,
+        Ended::Failed(ending, _) => *ending,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_good_answer_takes_one_try() {
+    let (ended, tally) = asked_of([]).await;
+    assert_eq!(ending(&ended), Ending::Stop);
+    assert_eq!((tally.requests, tally.attempts, tally.engine.as_str()), (1, 1, "one"));
+    assert!(tally.started.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn bad_answers_are_tried_again_within_the_budget() {
+    let (ended, tally) = asked_of([retry("a"), retry("b")]).await;
+    assert_eq!((ending(&ended), tally.attempts), (Ending::Stop, 3));
+    let (ended, tally) = asked_of([retry("a"), retry("b"), retry("c"), retry("d")]).await;
+    assert_eq!(ended, Ended::Failed(Ending::EngineError, "c".to_owned()));
+    assert_eq!(tally.attempts, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_suspect_answer_is_asked_for_on_new_connections_and_then_believed() {
+    let suspect = || Verdict::Suspect(answer(Ending::Empty));
+    let pool = Pool::new(vec![Scripted::member("one", [suspect(), suspect(), suspect()])]);
+    let prompt = Prompt::Text(String::new());
+    let request = Request {
+        prompt: &prompt,
+        max_tokens: 4,
+        temperature: 0.0,
+        top_p: 1.0,
+        stop: &[],
+        seed: None,
+    };
+    let mut tally = Tally::default();
+    let ended = ask(&pool, Generate(request), Budget::new(3), &signals(), &mut tally)
+        .await
+        .unwrap();
+    assert_eq!((ending(&ended), tally.attempts), (Ending::Empty, 3));
+    let booking = pool.book(None).await.unwrap();
+    assert_eq!(
+        *booking.engine().connections.lock().unwrap(),
+        [Connection::Kept, Connection::New, Connection::New]
+    );
+    let (ended, _) = asked_of([suspect()]).await;
+    assert_eq!(ending(&ended), Ending::Stop, "it was the connection");
+}
+
+#[tokio::test(start_paused = true)]
+async fn refusals_of_the_item_are_not_tried_again() {
+    let overflow = Verdict::Overflow {
+        detail: "too long".to_owned(),
+    };
+    let (ended, tally) = asked_of([overflow]).await;
+    assert_eq!(ended, Ended::Failed(Ending::ContextOverflow, "too long".to_owned()));
+    assert_eq!(tally.attempts, 1);
+    let rejected = Verdict::Rejected {
+        detail: "no".to_owned(),
+    };
+    let (ended, tally) = asked_of([rejected]).await;
+    assert_eq!((ending(&ended), tally.attempts), (Ending::EngineError, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_engine_that_is_away_is_waited_for_however_often() {
+    let (ended, tally) = asked_of((0..40).map(|_| down(false))).await;
+    assert_eq!((ending(&ended), tally.attempts), (Ending::Stop, 41));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_item_under_which_engines_keep_ending_is_given_up() {
+    let (ended, _) = asked_of((0..MOST_LOST - 1).map(|_| down(true))).await;
+    assert_eq!(ending(&ended), Ending::Stop);
+    let (ended, tally) = asked_of((0..MOST_LOST).map(|_| down(true))).await;
+    assert_eq!((ending(&ended), tally.attempts), (Ending::EngineError, MOST_LOST));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_server_is_left_alone_for_as_long_as_it_asks_and_not_counted() {
+    let begun = Instant::now();
+    let (ended, tally) = asked_of((0..10).map(|_| busy())).await;
+    assert_eq!((ending(&ended), tally.attempts), (Ending::Stop, 11));
+    assert!(begun.elapsed() >= Duration::from_secs(70));
+    let (ended, _) = asked_of((0..1_000).map(|_| busy())).await;
+    assert_eq!(ending(&ended), Ending::EngineError, "but not for ever");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_other_replica_takes_over() {
+    let wrong_model = Verdict::Fatal {
+        detail: "no such model".to_owned(),
+    };
+    let members = vec![
+        Scripted::member("wrong", [wrong_model]),
+        Scripted::member("right", [retry("once")]),
+    ];
+    let (ended, tally) = asked(&Pool::new(members), &signals()).await;
+    assert_eq!(ending(&ended.unwrap()), Ending::Stop);
+    assert_eq!((tally.attempts, tally.engine.as_str()), (3, "right"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_every_engine_refuses_every_request_the_item_ends_with_the_reason() {
+    let wrong_model = || Verdict::Fatal {
+        detail: "no such model".to_owned(),
+    };
+    let (ended, _) = asked_of((0..1_000).map(|_| wrong_model())).await;
+    let Ended::Failed(Ending::EngineError, detail) = ended else {
+        panic!("{ended:?}")
+    };
+    assert!(detail.contains("no such model"), "{detail}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_item_that_engines_refuse_while_they_answer_others_ends_too() {
+    let no_endpoint = || Verdict::Fatal {
+        detail: "status 404".to_owned(),
+    };
+    let (ended, tally) = asked_of((0..MOST_REFUSED).map(|_| no_endpoint())).await;
+    assert_eq!(ended, Ended::Failed(Ending::EngineError, "status 404".to_owned()));
+    assert_eq!(tally.attempts, MOST_REFUSED);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_is_given_back_when_its_group_ends() {
+    let pool = Pool::new(vec![Scripted::member("one", (0..1_000).map(|_| down(false)))]);
+    let signals = signals();
+    let stop = signals.stopped.clone();
+    tokio::spawn(async move {
+        sleep(Duration::from_secs(20)).await;
+        stop.cancel();
+    });
+    let begun = Instant::now();
+    let (ended, tally) = asked(&pool, &signals).await;
+    assert_eq!(ended, Err(GivenBack));
+    assert_eq!(begun.elapsed(), Duration::from_secs(20));
+    assert!(tally.attempts > 1);
+}

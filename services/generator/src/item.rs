@@ -1,0 +1,231 @@
+//! One released item, from its delivery to its stored completion.
+
+use std::sync::Arc;
+
+use async_nats::jetstream::stream::DirectGetErrorKind;
+use tidemill_domain::{Benchmark, Class, Completion, Ending, Item, ItemKey, Prompt, Release};
+use tidemill_inference::{Answer, Engine, Request, Scoring};
+use tidemill_service::settle::Failure;
+use tidemill_service::{Context, Delivery, Settled, Ttl, now};
+use tidemill_streams::{Message as _, declared, subject};
+use tidemill_telemetry::Metric;
+use tokio::sync::Semaphore;
+
+use crate::attempt::{Budget, Ended, Generate, GivenBack, Score, Signals, Tally, ask};
+use crate::pool::Pool;
+use crate::seed;
+
+/// What the items of one group share.
+pub(crate) struct Worker<E> {
+    pub(crate) context: Context,
+    pub(crate) pool: Pool<E>,
+    pub(crate) signals: Signals,
+    /// The requests that this process may have in flight, over all groups.
+    pub(crate) room: Arc<Semaphore>,
+}
+
+/// What became of asking, before it is a record.
+struct Outcome {
+    answer: Answer,
+    choices: Vec<tidemill_domain::ChoiceScore>,
+    detail: Option<String>,
+}
+
+/// Counts an item in, and out when dropped.
+struct Inside;
+
+impl Inside {
+    fn enter() -> Self {
+        tidemill_telemetry::count(Metric::ItemsEntered, []);
+        Self
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        tidemill_telemetry::count(Metric::ItemsLeft, []);
+    }
+}
+
+impl<E: Engine> Worker<E> {
+    /// Handles a delivery: skips what is recorded already, asks, and stores the completion.
+    pub(crate) async fn handle(&self, delivery: Delivery) -> Settled {
+        let release: Release = tidemill_codec::decode(&delivery.payload)?;
+        if (release.again || delivery.delivered > 1) && self.is_recorded(&release.key).await? {
+            return Ok(());
+        }
+        let manifest = self.context.store.manifest(&release.manifest).await?;
+        let Some((benchmark, item)) = manifest.find(&release.key) else {
+            let reason = format!("manifest {} declares no {}", release.manifest, release.key);
+            return Err(Failure::permanent(reason));
+        };
+        let completion = match self.complete(&release, benchmark, item).await {
+            Ok(completion) => completion,
+            Err(GivenBack) => return Err(Failure::cancelled()),
+        };
+        self.record(&completion, &delivery).await
+    }
+
+    /// Whether DONE holds the key's completion.
+    async fn is_recorded(&self, key: &ItemKey) -> Result<bool, Failure> {
+        let jetstream = self.context.jetstream();
+        let done = jetstream.get_stream_no_info(declared::DONE.name).await;
+        let done = done.map_err(|error| Failure::of(Class::Transient, &error))?;
+        match done.direct_get_last_for_subject(subject::done(key)).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == DirectGetErrorKind::NotFound => Ok(false),
+            Err(error) => Err(Failure::of(Class::Transient, &error)),
+        }
+    }
+
+    async fn record(&self, completion: &Completion, delivery: &Delivery) -> Settled {
+        let trace = delivery.trace.map(|trace| trace.child("generate"));
+        let store = &self.context.store;
+        let payload = store
+            .check_in::<Completion>(&completion.key.evaluation, completion.payload()?)
+            .await?;
+        let publisher = &self.context.publisher;
+        publisher
+            .publish_bytes::<Completion>(
+                completion.subject(),
+                payload,
+                trace,
+                Ttl::Stream,
+                async_nats::HeaderMap::new(),
+            )
+            .await?;
+        tidemill_telemetry::add(Metric::PromptTokens, completion.prompt_tokens, []);
+        tidemill_telemetry::add(Metric::CompletionTokens, completion.completion_tokens, []);
+        if matches!(completion.ending, Ending::EngineError) {
+            let reason = completion.detail.as_deref().unwrap_or_default();
+            tracing::warn!(item_id = %completion.key, attempts = completion.attempts, reason, "no answer within the budget");
+        }
+        Ok(())
+    }
+
+    async fn complete(&self, release: &Release, benchmark: &Benchmark, item: &Item) -> Result<Completion, GivenBack> {
+        let _room = tokio::select! { biased;
+            () = self.signals.stopped.cancelled() => return Err(GivenBack),
+            room = self.room.acquire() => room.map_err(|_| GivenBack)?,
+        };
+        let _inside = Inside::enter();
+        let mut tally = Tally::default();
+        let outcome = if benchmark.is_likelihood() {
+            self.score(item, &mut tally).await?
+        } else {
+            self.generate(release, benchmark, item, &mut tally).await?
+        };
+        Ok(completion(release, outcome, tally))
+    }
+
+    async fn generate(
+        &self,
+        release: &Release,
+        benchmark: &Benchmark,
+        item: &Item,
+        tally: &mut Tally,
+    ) -> Result<Outcome, GivenBack> {
+        let settings = &benchmark.settings;
+        let request = Request {
+            prompt: &item.prompt,
+            max_tokens: settings.max_tokens,
+            temperature: settings.temperature,
+            top_p: settings.top_p,
+            stop: &settings.stop,
+            seed: Some(seed::of_sample(settings.seed, &item.id, release.key.sample)),
+        };
+        match ask(&self.pool, Generate(request), self.budget(), &self.signals, tally).await? {
+            Ended::Answered(answer) => Ok(Outcome {
+                detail: (answer.ending == Ending::Empty)
+                    .then(|| "the engine said success and sent nothing, however often it was asked".to_owned()),
+                choices: Vec::new(),
+                answer,
+            }),
+            Ended::Failed(ending, detail) => Ok(Outcome::without_answer(ending, detail)),
+        }
+    }
+
+    /// Scores the choices one after another, so that an item never takes more than its one slot.
+    async fn score(&self, item: &Item, tally: &mut Tally) -> Result<Outcome, GivenBack> {
+        let Prompt::Text(context) = &item.prompt else {
+            let detail = "likelihood needs a text prompt: a chat prompt's text is known to the server alone";
+            return Ok(Outcome::without_answer(Ending::EngineError, detail.to_owned()));
+        };
+        let mut scoring = Scoring::new(context);
+        let mut outcome = Outcome::without_answer(Ending::Scored, String::new());
+        outcome.detail = None;
+        for choice in &item.choices {
+            let question = Score {
+                scoring: &mut scoring,
+                choice,
+            };
+            match ask(&self.pool, question, self.budget(), &self.signals, tally).await? {
+                Ended::Answered(scored) => {
+                    outcome.choices.push(scored.choice);
+                    outcome.answer.prompt_tokens += scored.prompt_tokens;
+                    outcome.answer.completion_tokens += scored.completion_tokens;
+                }
+                // A sample with some of its choices has no answer: the missing one might have been the best.
+                Ended::Failed(ending, detail) => {
+                    outcome.choices.clear();
+                    outcome.answer.ending = ending;
+                    outcome.detail = Some(format!("choice {choice:?}: {detail}"));
+                    break;
+                }
+            }
+        }
+        Ok(outcome)
+    }
+
+    fn budget(&self) -> Budget {
+        Budget::new(self.context.config.generator.attempts)
+    }
+}
+
+impl Outcome {
+    fn without_answer(ending: Ending, detail: String) -> Self {
+        Self {
+            answer: Answer {
+                ending,
+                text: String::new(),
+                reasoning: None,
+                finish_reason: None,
+                stop_reason: None,
+                truncated: false,
+                prompt_tokens: 0,
+                completion_tokens: 0,
+            },
+            choices: Vec::new(),
+            detail: Some(detail),
+        }
+    }
+}
+
+fn completion(release: &Release, outcome: Outcome, tally: Tally) -> Completion {
+    let Outcome {
+        answer,
+        choices,
+        detail,
+    } = outcome;
+    let finished = now();
+    Completion {
+        key: release.key.clone(),
+        manifest: release.manifest.clone(),
+        ending: answer.ending,
+        text: answer.text,
+        reasoning: answer.reasoning,
+        finish_reason: answer.finish_reason,
+        stop_reason: answer.stop_reason,
+        truncated: answer.truncated,
+        choices,
+        detail,
+        prompt_tokens: answer.prompt_tokens,
+        completion_tokens: answer.completion_tokens,
+        requests: tally.requests,
+        attempts: tally.attempts,
+        cached: false,
+        engine: tally.engine,
+        started: tally.started.unwrap_or(finished),
+        finished,
+    }
+}

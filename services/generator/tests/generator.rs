@@ -1,0 +1,422 @@
+//! The whole service against a real broker and an engine that answers as it is told.
+
+#![expect(clippy::unwrap_used, reason = "helpers of a test file, which is nothing but tests")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidemill_config::Config;
+use tidemill_domain::{
+    Benchmark, BenchmarkName, Completion, Digest, Ending, EvaluationId, GraderSpec, GroupId, Item, ItemKey, Manifest,
+    Normalise, Prompt, Release, Replica, ServerGroup, Settings, SuiteName, SuiteRef, Tier,
+};
+use tidemill_service::{Context, Follow, Start, connect, now, prepare};
+use tidemill_storage::{Address, Store};
+use tidemill_streams::{Released, buckets, declared, durable, live, subject};
+use tidemill_testkit::engine::{Request, token_logprob};
+use tidemill_testkit::{Broker, FakeEngine, Reply};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+const SLOTS: u32 = 8;
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A broker, a store and a manifest with `items` items of a generated and `items` of a likelihood benchmark.
+struct Bench {
+    broker: Broker,
+    folder: tempfile::TempDir,
+    context: Context,
+    manifest: Digest,
+    items: u32,
+}
+
+/// A generator that runs in this process.
+struct Generator {
+    context: Context,
+    task: JoinHandle<()>,
+}
+
+impl Bench {
+    async fn new(items: u32) -> Self {
+        let broker = Broker::start().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let context = context(&broker, folder.path()).await;
+        let manifest = context.store.put_manifest(manifest(items)).await.unwrap();
+        let consumer = durable::generator(&group(), SLOTS);
+        live::ensure(context.jetstream(), &consumer).await.unwrap();
+        Self {
+            broker,
+            folder,
+            context,
+            manifest,
+            items,
+        }
+    }
+
+    async fn start(&self) -> Generator {
+        let context = context(&self.broker, self.folder.path()).await;
+        let running = context.clone();
+        let task = tokio::spawn(async move { tidemill_generator::run(running).await.unwrap() });
+        Generator { context, task }
+    }
+
+    async fn serve(&self, engines: &[&FakeEngine]) {
+        let replica = |engine: &&FakeEngine| Replica {
+            url: engine.url(),
+            model: engine.model().to_owned(),
+            max_in_flight: SLOTS / engines.len() as u32,
+        };
+        let record = ServerGroup {
+            schema: 1,
+            group: group(),
+            checkpoint: Digest::of(b"weights"),
+            replicas: engines.iter().map(replica).collect(),
+            context_length: None,
+            updated: now(),
+        };
+        let bytes = serde_json::to_vec(&record).unwrap();
+        self.groups().await.put(group().as_str(), bytes.into()).await.unwrap();
+    }
+
+    async fn withdraw(&self) {
+        self.groups().await.delete(group().as_str()).await.unwrap();
+    }
+
+    async fn groups(&self) -> async_nats::jetstream::kv::Store {
+        self.context
+            .jetstream()
+            .get_key_value(buckets::GROUPS.name)
+            .await
+            .unwrap()
+    }
+
+    async fn release(&self, benchmark: u32, item: u32, again: bool) {
+        let release = Release {
+            key: key(benchmark, item),
+            manifest: self.manifest.clone(),
+            again,
+        };
+        let released = Released {
+            group: group(),
+            release,
+        };
+        self.context.publisher.publish(&released, None).await.unwrap();
+    }
+
+    async fn release_generated(&self) {
+        for item in 0..self.items {
+            self.release(0, item, false).await;
+        }
+    }
+
+    /// The completions, once there are so many.
+    async fn completions(&self, count: usize) -> BTreeMap<(u32, u32), Completion> {
+        let filter = subject::done_of_evaluation(&evaluation());
+        let mut follow = Follow::open(&self.context, declared::DONE, filter, false, Start::Beginning).await;
+        let mut completions = BTreeMap::new();
+        let reading = async {
+            while completions.len() < count {
+                let message = follow.next().await;
+                let completion: Completion = self.context.store.check_out(&message.payload).await.unwrap();
+                completions.insert((completion.key.benchmark, completion.key.item), completion);
+            }
+        };
+        timeout(PATIENCE, reading).await.unwrap();
+        completions
+    }
+
+    /// Messages that are delivered and not acknowledged, and those that wait.
+    async fn pending(&self) -> (usize, u64) {
+        let consumer = durable::generator(&group(), SLOTS);
+        let stream = self.context.jetstream().get_stream(declared::READY.name).await.unwrap();
+        let info = stream.consumer_info(&consumer.name).await.unwrap();
+        (info.num_ack_pending, info.num_pending)
+    }
+
+    async fn wait_for_nothing_in_hand(&self) {
+        let waiting = async {
+            while self.pending().await.0 > 0 {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(PATIENCE, waiting).await.unwrap();
+    }
+}
+
+impl Generator {
+    async fn drain(self) {
+        self.context.draining.cancel();
+        timeout(PATIENCE, self.task).await.unwrap().unwrap();
+    }
+}
+
+async fn context(broker: &Broker, folder: &std::path::Path) -> Context {
+    let mut config = Config::default();
+    config.service.shutdown_grace = Duration::from_secs(1);
+    let connection = connect(&config, &broker.url(), "test").await.unwrap();
+    let store = Store::open(Address::of_folder(folder)).unwrap();
+    prepare(&connection, &config, &store, true).await.unwrap();
+    Context::new("generator", connection, store, Arc::new(config))
+}
+
+fn group() -> GroupId {
+    GroupId::from_digest(&Digest::of(b"group"))
+}
+
+fn evaluation() -> EvaluationId {
+    EvaluationId::from_digest(&Digest::of(b"evaluation"))
+}
+
+fn key(benchmark: u32, item: u32) -> ItemKey {
+    ItemKey {
+        evaluation: evaluation(),
+        benchmark,
+        item,
+        sample: 0,
+    }
+}
+
+fn prompt(item: u32) -> String {
+    format!("Question {item}\nAnswer:")
+}
+
+fn manifest(items: u32) -> Manifest {
+    let benchmark = |name: &str, grader: GraderSpec| Benchmark {
+        name: BenchmarkName::try_new(name).unwrap(),
+        settings: Settings {
+            max_tokens: 16,
+            temperature: 0.7,
+            top_p: 1.0,
+            stop: vec!["\n".to_owned()],
+            seed: 5,
+            samples: 1,
+        },
+        grader,
+        items: (0..items)
+            .map(|item| Item {
+                id: item.to_string(),
+                prompt: Prompt::Text(prompt(item)),
+                targets: vec!["1".to_owned()],
+                choices: vec![" red fish".to_owned(), " blue".to_owned()],
+                correct_choice: Some(0),
+                cluster: None,
+            })
+            .collect(),
+    };
+    let exact = GraderSpec::Exact {
+        ignore_case: false,
+        ignore_punctuation: false,
+    };
+    let likelihood = GraderSpec::Likelihood {
+        normalise: Normalise::None,
+    };
+    Manifest {
+        suite: SuiteRef {
+            name: SuiteName::try_new("s").unwrap(),
+            version: "1".to_owned(),
+            tier: Tier::Canary,
+        },
+        max_failure_rate: 0.0,
+        benchmarks: vec![benchmark("generated", exact), benchmark("scored", likelihood)],
+    }
+}
+
+fn engine(script: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> FakeEngine {
+    FakeEngine::builder().respond(script).start().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_item_is_asked_once_and_recorded_with_its_answer() {
+    let bench = Bench::new(20).await;
+    let engine = engine(|request| Reply::text(format!(" {}", request.body["seed"])));
+    let generator = bench.start().await;
+    bench.serve(&[&engine]).await;
+    bench.release_generated().await;
+    for item in 0..20 {
+        bench.release(1, item, false).await;
+    }
+    let completions = bench.completions(40).await;
+    bench.wait_for_nothing_in_hand().await;
+    let seeds: std::collections::BTreeSet<&str> = (0..20).map(|item| completions[&(0, item)].text.as_str()).collect();
+    assert_eq!(seeds.len(), 20, "each item is drawn with a seed of its own");
+    for item in 0..20 {
+        let generated = &completions[&(0, item)];
+        assert_eq!(
+            (generated.ending, generated.requests, generated.attempts),
+            (Ending::Stop, 1, 1)
+        );
+        assert_eq!(generated.engine, engine.url());
+        assert!(generated.started <= generated.finished);
+        let scored = &completions[&(1, item)];
+        assert_eq!((scored.ending, scored.requests), (Ending::Scored, 2));
+        let sums: Vec<f64> = scored.choices.iter().map(|choice| choice.log_probability).collect();
+        let expected = [token_logprob(" red") + token_logprob(" fish"), token_logprob(" blue")];
+        assert_eq!(sums, expected);
+    }
+    assert_eq!(engine.stats().requests, 20 + 2 * 20);
+    assert!(engine.stats().max_in_flight <= u64::from(SLOTS));
+    assert_eq!(bench.pending().await, (0, 0));
+    generator.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_item_that_is_recorded_is_not_asked_for_again() {
+    let bench = Bench::new(4).await;
+    let engine = engine(|_| Reply::text(" 1"));
+    let generator = bench.start().await;
+    bench.serve(&[&engine]).await;
+    bench.release(0, 0, false).await;
+    bench.completions(1).await;
+    bench.wait_for_nothing_in_hand().await;
+    bench.release(0, 0, true).await;
+    bench.release(0, 1, true).await;
+    bench.completions(2).await;
+    bench.wait_for_nothing_in_hand().await;
+    assert_eq!(engine.requests_for(&prompt(0)), 1);
+    assert_eq!(engine.requests_for(&prompt(1)), 1);
+    generator.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_bad_answer_is_recorded_as_what_it_was() {
+    let bench = Bench::new(7).await;
+    let engine = engine(|request| {
+        let overflow = r#"{"error":{"message":"too long","code":"context_length_exceeded"}}"#;
+        match request
+            .prompt
+            .trim_start_matches("Question ")
+            .split('\n')
+            .next()
+            .unwrap()
+        {
+            "0" => Reply::text("").completion_tokens(0),
+            "1" => Reply::raw(400, overflow),
+            "2" => Reply::raw(500, "boom"),
+            "3" => Reply::text(" no").finish_reason("content_filter"),
+            "4" => Reply::text(" 1").finish_reason("stop").completion_tokens(16),
+            "5" if request.attempt < 3 => Reply::raw(200, "{\"choices\":["),
+            "6" if request.attempt < 2 => Reply::dropped(0),
+            _ => Reply::text(" 1"),
+        }
+    });
+    let generator = bench.start().await;
+    bench.serve(&[&engine]).await;
+    bench.release_generated().await;
+    let completions = bench.completions(7).await;
+    let expected = [
+        (Ending::Empty, 3),
+        (Ending::ContextOverflow, 1),
+        (Ending::EngineError, 3),
+        (Ending::Refused, 1),
+        (Ending::Length, 1),
+        (Ending::Stop, 3),
+        (Ending::Stop, 2),
+    ];
+    for (item, (ending, requests)) in (0..).zip(expected) {
+        let completion = &completions[&(0, item)];
+        assert_eq!(
+            (completion.ending, completion.requests),
+            (ending, requests),
+            "item {item}"
+        );
+        assert_eq!(engine.requests_for(&prompt(item)), u64::from(requests), "item {item}");
+        let has_answer = matches!(ending, Ending::Stop | Ending::Length | Ending::Refused);
+        assert_eq!(completion.detail.is_none(), has_answer, "item {item}");
+    }
+    assert!(completions[&(0, 4)].truncated);
+    assert!(completions[&(0, 2)].detail.as_ref().unwrap().contains("boom"));
+    generator.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn items_outlive_an_engine_that_dies_and_comes_back() {
+    let bench = Bench::new(24).await;
+    let engine = engine(|_| Reply::text(" 1").after(Duration::from_millis(50)));
+    let generator = bench.start().await;
+    bench.serve(&[&engine]).await;
+    bench.release_generated().await;
+    bench.completions(4).await;
+    engine.set_down(true).unwrap();
+    sleep(Duration::from_millis(300)).await;
+    engine.set_down(false).unwrap();
+    let completions = bench.completions(24).await;
+    assert!(completions.values().all(|completion| completion.ending == Ending::Stop));
+    generator.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_other_replica_takes_the_items_of_a_dead_one() {
+    let bench = Bench::new(24).await;
+    let (dead, alive) = (engine(|_| Reply::text(" 1")), engine(|_| Reply::text(" 1")));
+    dead.set_down(true).unwrap();
+    let generator = bench.start().await;
+    bench.serve(&[&dead, &alive]).await;
+    bench.release_generated().await;
+    let completions = bench.completions(24).await;
+    assert!(
+        completions
+            .values()
+            .all(|completion| completion.ending == Ending::Stop && completion.engine == alive.url())
+    );
+    generator.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn items_are_given_back_when_their_group_is_withdrawn() {
+    let bench = Bench::new(6).await;
+    let engine = engine(|_| Reply::text(" 1"));
+    engine.set_down(true).unwrap();
+    let generator = bench.start().await;
+    bench.serve(&[&engine]).await;
+    bench.release_generated().await;
+    let taken = async {
+        while bench.pending().await.0 == 0 {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(PATIENCE, taken).await.unwrap();
+    bench.withdraw().await;
+    // Given back is not acknowledged: the broker counts them as pending for whoever serves the group next.
+    engine.set_down(false).unwrap();
+    sleep(Duration::from_millis(200)).await;
+    assert_eq!(engine.stats().requests, 0, "a group that is withdrawn is sent nothing");
+    bench.serve(&[&engine]).await;
+    let completions = bench.completions(6).await;
+    assert!(completions.values().all(|completion| completion.ending == Ending::Stop));
+    assert_eq!(engine.stats().requests, 6);
+    generator.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_gives_long_requests_back_within_the_grace_and_another_generator_finishes_them() {
+    let bench = Bench::new(5).await;
+    let engine = engine(|request| {
+        let is_first = request.attempt == 1;
+        Reply::text(" 1").after(if is_first {
+            Duration::from_secs(20)
+        } else {
+            Duration::ZERO
+        })
+    });
+    let generator = bench.start().await;
+    bench.serve(&[&engine]).await;
+    bench.release_generated().await;
+    let asked = async {
+        while engine.stats().requests < 5 {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(PATIENCE, asked).await.unwrap();
+    let begun = std::time::Instant::now();
+    generator.drain().await;
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    let second = bench.start().await;
+    let completions = bench.completions(5).await;
+    assert!(completions.values().all(|completion| completion.ending == Ending::Stop));
+    assert!(
+        begun.elapsed() < Duration::from_secs(15),
+        "not after the first one's wait ran out"
+    );
+    second.drain().await;
+}
