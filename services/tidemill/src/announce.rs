@@ -72,7 +72,7 @@ fn event(args: &Announce) -> anyhow::Result<CheckpointEvent> {
 /// A file becomes an absolute path, since the loader runs elsewhere; anything else is a name that the loader knows.
 fn suite_reference(suite: &str) -> anyhow::Result<String> {
     let path = std::path::Path::new(suite);
-    if !path.extension().is_some_and(|extension| extension == "toml") && !suite.contains('/') {
+    if path.extension().is_none_or(|extension| extension != "toml") && !suite.contains('/') {
         return Ok(suite.to_owned());
     }
     let path = path.canonicalize().with_context(|| format!("suite file {suite}"))?;

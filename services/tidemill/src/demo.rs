@@ -40,7 +40,7 @@ pub(crate) fn run(mut args: Demo) -> anyhow::Result<Done> {
             args.place.common.data_dir.display()
         ));
         let begun = now();
-        let results = evaluate(&session.context, &folder, &checkpoints).await;
+        let results = Box::pin(evaluate(&session.context, &folder, &checkpoints)).await;
         session.close().await;
         show(&args, &results?, begun)
     })

@@ -24,7 +24,7 @@ pub(crate) fn run(args: Box<Evaluate>) -> anyhow::Result<Done> {
     let event = announcement(&args)?;
     session::block_on(async {
         let session = Session::open(&args.place, config, Need::Alone).await?;
-        let done = evaluate(&session.context, &event, args.json).await;
+        let done = Box::pin(evaluate(&session.context, &event, args.json)).await;
         session.close().await;
         done
     })

@@ -29,7 +29,7 @@ pub(crate) fn run(args: Items) -> anyhow::Result<Done> {
     let config = session::configuration(&args.place, "warn")?;
     session::block_on(async {
         let session = Session::open(&args.place, config, Need::Any).await?;
-        let shown = show(&session.context, &args).await;
+        let shown = Box::pin(show(&session.context, &args)).await;
         session.close().await;
         shown.map(|()| Done::Valid)
     })

@@ -22,7 +22,7 @@ impl Roles {
         let mut tasks = JoinSet::new();
         let role = |name| context.role(name);
         let loader = role("loader");
-        tasks.spawn(async move { ("loader", tidemill_loader::run(loader, scope).await) });
+        tasks.spawn(async move { ("loader", Box::pin(tidemill_loader::run(loader, scope)).await) });
         let generator = role("generator");
         tasks.spawn(async move { ("generator", tidemill_generator::run(generator).await) });
         let grader = role("grader");

@@ -157,7 +157,7 @@ pub(crate) struct Following {
 /// What came.
 pub(crate) enum News {
     /// A state change.
-    Event(EvaluationEvent),
+    Event(Box<EvaluationEvent>),
     /// A result, provisional or final.
     Result(Box<ResultMessage>),
 }
@@ -191,7 +191,7 @@ impl Following {
             tokio::select! {
                 message = self.events.next() => {
                     if let Some(known) = self.view.apply_event(&message) {
-                        return News::Event(known.event.clone());
+                        return News::Event(Box::new(known.event.clone()));
                     }
                 }
                 message = self.results.next() => {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_nats::jetstream::Message;
 use async_nats::jetstream::consumer::PullConsumer;
 use futures::stream::{self, SelectAll};
-use futures::{Stream, StreamExt as _};
+use futures::{FutureExt as _, Stream, StreamExt as _};
 
 /// How long a pull stays open at the broker. It is also how long a pull that the broker forgot is missed.
 const PULL_EXPIRES: Duration = Duration::from_secs(5);
@@ -22,20 +22,28 @@ const MAX_PULL: usize = 512;
 
 pub(crate) enum Pulled {
     Message(Box<Message>),
-    /// A pull ended with so many messages not delivered.
+    Ended,
+    Failed(String),
+}
+
+/// What a pull brings, with the connection it was sent on.
+enum Event {
+    Message(Box<Message>),
+    /// It ended with so many messages not delivered.
     Ended(usize),
     Failed(String),
 }
 
-type Pull = Pin<Box<dyn Stream<Item = Pulled> + Send>>;
+type Pull = Pin<Box<dyn Stream<Item = (u64, Event)> + Send>>;
 
 /// The open pulls of one consumer.
 pub(crate) struct Take {
     consumer: PullConsumer,
     slots: usize,
     pulls: SelectAll<Pull>,
-    /// Slots promised to open pulls.
+    /// Slots promised to open pulls of this connection.
     promised: usize,
+    connection: u64,
 }
 
 impl Take {
@@ -45,6 +53,7 @@ impl Take {
             slots,
             pulls: SelectAll::new(),
             promised: 0,
+            connection: 0,
         }
     }
 
@@ -73,7 +82,7 @@ impl Take {
             .await;
         let batch = batch.map_err(|error| error.to_string())?;
         self.promised += wanted;
-        self.pulls.push(Box::pin(pulled(batch, wanted)));
+        self.pulls.push(Box::pin(pulled(batch, wanted, self.connection)));
         Ok(())
     }
 
@@ -82,34 +91,56 @@ impl Take {
     /// # Cancel safety
     /// Nothing is lost when the future is dropped.
     pub(crate) async fn next(&mut self) -> Pulled {
-        let Some(pulled) = self.pulls.next().await else {
+        let Some((connection, event)) = self.pulls.next().await else {
             return std::future::pending().await;
         };
-        match &pulled {
-            Pulled::Message(_) => self.promised = self.promised.saturating_sub(1),
-            Pulled::Ended(left) => self.promised = self.promised.saturating_sub(*left),
-            Pulled::Failed(_) => {}
+        let counts = connection == self.connection;
+        match event {
+            Event::Message(message) => {
+                self.promised -= usize::from(counts).min(self.promised);
+                Pulled::Message(message)
+            }
+            Event::Ended(left) => {
+                self.promised -= if counts { left.min(self.promised) } else { 0 };
+                Pulled::Ended
+            }
+            Event::Failed(reason) => Pulled::Failed(reason),
         }
-        pulled
     }
 
-    /// Forgets all open pulls, after the connection was lost. What they might still bring is delivered again.
-    pub(crate) fn forget(&mut self) {
+    /// Counts on no open pull any more, after the connection was lost: the broker may have forgotten them. What they still
+    /// bring is taken, since the broker counts it as delivered.
+    pub(crate) const fn distrust(&mut self) {
+        self.connection += 1;
+        self.promised = 0;
+    }
+
+    /// Ends all open pulls and returns the messages that had arrived and were not taken.
+    pub(crate) fn close(&mut self) -> Vec<Message> {
+        let mut arrived = Vec::new();
+        while let Some(Some((_, event))) = self.pulls.next().now_or_never() {
+            if let Event::Message(message) = event {
+                arrived.push(*message);
+            }
+        }
         self.pulls.clear();
         self.promised = 0;
+        arrived
     }
 }
 
-fn pulled(batch: async_nats::jetstream::consumer::pull::Batch, wanted: usize) -> impl Stream<Item = Pulled> + Send {
-    stream::unfold(Some((Box::pin(batch), wanted)), |state| async move {
+fn pulled(
+    batch: async_nats::jetstream::consumer::pull::Batch,
+    wanted: usize,
+    connection: u64,
+) -> impl Stream<Item = (u64, Event)> + Send {
+    let events = stream::unfold(Some((Box::pin(batch), wanted)), |state| async move {
         let (mut batch, left) = state?;
         match batch.next().await {
-            Some(Ok(message)) => Some((
-                Pulled::Message(Box::new(message)),
-                Some((batch, left.saturating_sub(1))),
-            )),
-            Some(Err(error)) => Some((Pulled::Failed(error.to_string()), Some((batch, left)))),
-            None => Some((Pulled::Ended(left), None)),
+            Some(Ok(message)) => Some((Event::Message(Box::new(message)), Some((batch, left.saturating_sub(1))))),
+            Some(Err(error)) => Some((Event::Failed(error.to_string()), Some((batch, left)))),
+            None => Some((Event::Ended(left), None)),
         }
-    })
+    });
+    events.map(move |event| (connection, event))
 }

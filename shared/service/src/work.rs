@@ -106,7 +106,7 @@ impl Worker<'_> {
             tokio::select! { biased;
                 () = stop.cancelled() => return,
                 () = self.context.draining.cancelled() => return,
-                Ok(()) = connections.changed() => self.take.forget(),
+                Ok(()) = connections.changed() => self.take.distrust(),
                 Some(ended) = self.running.join_next_with_id() => self.settle(ended).await,
                 pulled = self.take.next() => self.take_in(pulled, handler).await,
                 _ = progress.tick() => self.report_progress().await,
@@ -137,7 +137,7 @@ impl Worker<'_> {
                 self.backoff.reset();
                 self.start(*message, handler).await;
             }
-            Pulled::Ended(_) => {}
+            Pulled::Ended => {}
             Pulled::Failed(reason) => self.pause(&reason),
         }
     }
@@ -230,7 +230,11 @@ impl Worker<'_> {
 
     /// Finishes what is in flight; what is left when the grace ends is delivered to others.
     async fn drain(&mut self) {
-        self.take.forget();
+        for message in self.take.close() {
+            if let Err(error) = message.ack_with(AckKind::Nak(None)).await {
+                tracing::debug!(%error, "message not given back");
+            }
+        }
         let mut progress = interval(self.progress_every);
         progress.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while !self.running.is_empty() {

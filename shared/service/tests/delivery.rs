@@ -186,7 +186,10 @@ async fn failures_and_panics_are_delivered_again_until_the_effect_is_stored() {
                 async move {
                     tries.fetch_add(1, Ordering::Relaxed);
                     let item = subject::key_of(&delivery.subject).unwrap().item;
-                    assert!(!item.is_multiple_of(4) || delivery.delivered > 1, "a panic at the first delivery");
+                    assert!(
+                        !item.is_multiple_of(4) || delivery.delivered > 1,
+                        "a panic at the first delivery"
+                    );
                     if item % 4 == 1 && delivery.delivered == 1 {
                         return Err(Failure {
                             class: tidemill_domain::Class::Transient,
