@@ -22,7 +22,7 @@ fn interval(benchmark: &BenchmarkResult) -> String {
 pub(crate) fn results(results: &[EvaluationResult]) -> String {
     let mut table = Table::new();
     table
-        .load_style(presets::UTF8_HORIZONTAL_ONLY)
+        .load_style(presets::ASCII_BORDERS_ONLY_CONDENSED)
         .set_content_arrangement(ContentArrangement::Dynamic);
     table.set_header([
         "run",

@@ -80,7 +80,7 @@ fn suite(text: &str, table: &DeTable<'_>, place: &Place, problems: &mut Problems
     let mut fields = Fields::new(text, table, place.line(1), "", problems);
     let name = fields.required::<String>("name", |name| valid(SuiteName::try_new(name.as_str())));
     let version = fields.required::<String>("version", |version| version_rule(version));
-    let tier = fields.required::<Tier>("tier", any);
+    let tier = fields.or_default("tier", Tier::default(), any);
     let max_failure_rate = fields.or_default("max_failure_rate", MAX_FAILURE_RATE, share);
     let tables = fields.raw("benchmark");
     let benchmarks = match tables.map(|value| (value, value.get_ref().as_array())) {
@@ -107,7 +107,7 @@ fn suite(text: &str, table: &DeTable<'_>, place: &Place, problems: &mut Problems
         Some(SuiteRef {
             name: SuiteName::try_new(name?.value).ok()?,
             version: version?.value,
-            tier: tier?.value,
+            tier,
         })
     })();
     Decoded {

@@ -22,7 +22,8 @@ pub struct SuiteFile {
     pub name: String,
     /// The suite's version, as a text. Raise it whenever results stop being comparable.
     pub version: String,
-    /// How urgent the suite is.
+    /// How urgent the suite is. Default `in-training`.
+    #[schemars(default)]
     pub tier: Tier,
     /// Share of failed samples, 0 to 1, above which an evaluation is invalid. Default 0.02.
     #[schemars(default = "defaults::max_failure_rate", range(min = 0.0, max = 1.0))]
