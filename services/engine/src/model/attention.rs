@@ -1,9 +1,11 @@
 //! Causal attention of single rows, each over its own sequence, in plain loops of a fixed order.
 
-use super::cache::LayerCache;
+use pulp::Arch;
+
+use super::{cache::LayerCache, elementwise::exp};
 
 /// Lanes of a dot product: partial sums that the compiler keeps in vector registers, added up in one fixed order.
-const LANES: usize = 8;
+const LANES: usize = 16;
 
 /// The head layout of grouped-query attention.
 #[derive(Debug, Clone, Copy)]
@@ -25,6 +27,21 @@ impl Heads {
         scores: &mut Vec<f32>,
         output: &mut [f32],
     ) {
+        Arch::new().dispatch(
+            #[inline(always)]
+            || self.attend_with_vectors(queries, cache, length, scores, output),
+        );
+    }
+
+    #[inline(always)]
+    fn attend_with_vectors(
+        self,
+        queries: &[f32],
+        cache: &LayerCache,
+        length: usize,
+        scores: &mut Vec<f32>,
+        output: &mut [f32],
+    ) {
         let (dim, width) = (self.head_dim, self.kv_heads * self.head_dim);
         let heads_per_kv = self.heads / self.kv_heads;
         let scale = 1.0 / (dim as f32).sqrt();
@@ -32,7 +49,10 @@ impl Heads {
             let offset = head / heads_per_kv * dim;
             scores.clear();
             let keys = cache.keys().chunks_exact(width).take(length);
-            scores.extend(keys.map(|row| dot(query, &row[offset..offset + dim]) * scale));
+            scores.extend(keys.map(
+                #[inline(always)]
+                |row| dot(query, &row[offset..offset + dim]) * scale,
+            ));
             softmax(scores);
             result.fill(0.0);
             for (weight, row) in scores.iter().zip(cache.values().chunks_exact(width)) {
@@ -44,6 +64,7 @@ impl Heads {
     }
 }
 
+#[inline(always)]
 fn dot(left: &[f32], right: &[f32]) -> f32 {
     let (left_lanes, left_rest) = left.as_chunks::<LANES>();
     let (right_lanes, right_rest) = right.as_chunks::<LANES>();
@@ -54,14 +75,22 @@ fn dot(left: &[f32], right: &[f32]) -> f32 {
         }
     }
     let rest: f32 = left_rest.iter().zip(right_rest).map(|(x, y)| x * y).sum();
-    sums.iter().sum::<f32>() + rest
+    for half in [LANES / 2, LANES / 4, LANES / 8, 1] {
+        for lane in 0..half {
+            sums[lane] += sums[lane + half];
+        }
+    }
+    sums[0] + rest
 }
 
+#[inline(always)]
 fn softmax(scores: &mut [f32]) {
     let largest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let mut sum = 0.0;
     for score in scores.iter_mut() {
-        *score = (*score - largest).exp();
+        *score = exp(*score - largest);
+    }
+    for score in scores.iter() {
         sum += *score;
     }
     for score in scores {
