@@ -1,46 +1,68 @@
 //! Element-by-element operations, always on the calling thread and the same on every processor.
 
 use candle_core::{CpuStorage, CustomOp2, Layout, Result, Shape, Tensor};
-use pulp::Arch;
+use pulp::{Arch, Simd, WithSimd};
 
 use super::values;
 
 /// `x + y`.
 pub(super) fn add(left: &Tensor, right: &Tensor) -> Result<Tensor> {
-    left.apply_op2_no_bwd(right, &Pairwise(|x, y| x + y))
+    left.apply_op2_no_bwd(right, &Add)
 }
 
 /// `silu(x) * y`, the activation of the feed-forward layer.
 pub(super) fn gate(left: &Tensor, right: &Tensor) -> Result<Tensor> {
-    left.apply_op2_no_bwd(
-        right,
-        &Pairwise(
-            #[inline(always)]
-            |x: f32, y: f32| x / (1.0 + exp(-x)) * y,
-        ),
-    )
+    left.apply_op2_no_bwd(right, &Gate)
 }
 
-struct Pairwise<F>(F);
+struct Add;
 
-impl<F: Fn(f32, f32) -> f32> CustomOp2 for Pairwise<F> {
+struct Gate;
+
+impl CustomOp2 for Add {
     fn name(&self) -> &'static str {
-        "pairwise"
+        "add"
     }
 
-    fn cpu_fwd(
-        &self,
-        left: &CpuStorage,
-        left_layout: &Layout,
-        right: &CpuStorage,
-        right_layout: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        let (left, right) = (values(left, left_layout)?, values(right, right_layout)?);
-        let output = Arch::new().dispatch(
-            #[inline(always)]
-            || left.iter().zip(right).map(|(x, y)| (self.0)(*x, *y)).collect(),
-        );
-        Ok((CpuStorage::F32(output), left_layout.shape().clone()))
+    fn cpu_fwd(&self, x: &CpuStorage, x_at: &Layout, y: &CpuStorage, y_at: &Layout) -> Result<(CpuStorage, Shape)> {
+        let (x, y) = (values(x, x_at)?, values(y, y_at)?);
+        let output = x.iter().zip(y).map(|(x, y)| x + y).collect();
+        Ok((CpuStorage::F32(output), x_at.shape().clone()))
+    }
+}
+
+impl CustomOp2 for Gate {
+    fn name(&self) -> &'static str {
+        "gate"
+    }
+
+    fn cpu_fwd(&self, x: &CpuStorage, x_at: &Layout, y: &CpuStorage, y_at: &Layout) -> Result<(CpuStorage, Shape)> {
+        let (x, y) = (values(x, x_at)?, values(y, y_at)?);
+        let mut output = vec![0.0; x.len()];
+        Arch::new().dispatch(GateAll {
+            x,
+            y,
+            output: &mut output,
+        });
+        Ok((CpuStorage::F32(output), x_at.shape().clone()))
+    }
+}
+
+struct GateAll<'a> {
+    x: &'a [f32],
+    y: &'a [f32],
+    output: &'a mut [f32],
+}
+
+impl WithSimd for GateAll<'_> {
+    type Output = ();
+
+    // Inlined into the function that `dispatch` compiles per kind of processor.
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _simd: S) {
+        for ((result, x), y) in self.output.iter_mut().zip(self.x).zip(self.y) {
+            *result = x / (1.0 + exp(-x)) * y;
+        }
     }
 }
 

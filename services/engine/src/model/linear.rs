@@ -10,7 +10,7 @@
 
 use candle_core::{CpuStorage, CustomOp1, Layout, Result, Shape, Tensor};
 use candle_nn::Module;
-use pulp::Arch;
+use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::values;
@@ -53,12 +53,14 @@ impl Linear {
     fn multiply(&self, rows: &[f32]) -> Vec<f32> {
         let count = rows.len() / self.inputs;
         let mut products = vec![[0.0; PANEL]; count * self.outputs.div_ceil(PANEL)];
+        let rows = Rows::pack(rows, self.inputs);
         let arch = Arch::new();
         let work = |(panel, products): (&[[f32; PANEL]], &mut [[f32; PANEL]])| {
-            arch.dispatch(
-                #[inline(always)]
-                || multiply_panel(panel, rows, products),
-            );
+            arch.dispatch(MultiplyPanel {
+                panel,
+                rows: &rows,
+                products,
+            });
         };
         if rayon::current_num_threads() == 1 {
             self.panels
@@ -93,30 +95,60 @@ impl Linear {
     }
 }
 
-#[inline(always)]
-fn multiply_panel(panel: &[[f32; PANEL]], rows: &[f32], products: &mut [[f32; PANEL]]) {
-    let inputs = panel.len();
-    let (tiles, rest) = products.as_chunks_mut::<TILE>();
-    let (tiled, single) = rows.split_at(tiles.len() * TILE * inputs);
-    for (lines, products) in tiled.chunks_exact(TILE * inputs).zip(tiles) {
-        *products = multiply_tile::<TILE>(panel, lines);
+/// Input rows: whole tiles interleaved, `[tile][input][row]`, and the rows left over as they are.
+struct Rows<'a> {
+    tiles: Vec<[f32; TILE]>,
+    single: &'a [f32],
+}
+
+impl<'a> Rows<'a> {
+    fn pack(rows: &'a [f32], inputs: usize) -> Self {
+        let whole = rows.len() / (TILE * inputs) * TILE * inputs;
+        let (tiled, single) = rows.split_at(whole);
+        let mut tiles = vec![[0.0; TILE]; whole / TILE];
+        for (tile, lines) in tiles.chunks_exact_mut(inputs).zip(tiled.chunks_exact(TILE * inputs)) {
+            for (row, line) in lines.chunks_exact(inputs).enumerate() {
+                for (group, value) in tile.iter_mut().zip(line) {
+                    group[row] = *value;
+                }
+            }
+        }
+        Self { tiles, single }
     }
-    for (line, product) in single.chunks_exact(inputs).zip(rest) {
-        [*product] = multiply_tile::<1>(panel, line);
+}
+
+/// All rows times one panel.
+struct MultiplyPanel<'a> {
+    panel: &'a [[f32; PANEL]],
+    rows: &'a Rows<'a>,
+    products: &'a mut [[f32; PANEL]],
+}
+
+impl WithSimd for MultiplyPanel<'_> {
+    type Output = ();
+
+    // Inlined into the function that `dispatch` compiles per kind of processor.
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _simd: S) {
+        let inputs = self.panel.len();
+        let (tiles, rest) = self.products.as_chunks_mut::<TILE>();
+        for (tile, products) in self.rows.tiles.chunks_exact(inputs).zip(tiles) {
+            *products = multiply_tile(self.panel, tile);
+        }
+        for (line, product) in self.rows.single.chunks_exact(inputs).zip(rest) {
+            [*product] = multiply_tile(self.panel, line.as_chunks::<1>().0);
+        }
     }
 }
 
 /// The products of `ROWS` rows with one panel. Each sum starts at zero and runs over the inputs in ascending order.
 #[inline(always)]
-fn multiply_tile<const ROWS: usize>(panel: &[[f32; PANEL]], lines: &[f32]) -> [[f32; PANEL]; ROWS] {
-    let inputs = panel.len();
-    let lines: [&[f32]; ROWS] = std::array::from_fn(|row| &lines[row * inputs..][..inputs]);
+fn multiply_tile<const ROWS: usize>(panel: &[[f32; PANEL]], tile: &[[f32; ROWS]]) -> [[f32; PANEL]; ROWS] {
     let mut sums = [[0.0; PANEL]; ROWS];
-    for (input, weights) in panel.iter().enumerate() {
-        for (sums, line) in sums.iter_mut().zip(lines) {
-            let value = line[input];
-            for (sum, weight) in sums.iter_mut().zip(weights) {
-                *sum += value * weight;
+    for (weights, values) in panel.iter().zip(tile) {
+        for row in 0..ROWS {
+            for output in 0..PANEL {
+                sums[row][output] += values[row] * weights[output];
             }
         }
     }

@@ -5,7 +5,7 @@ use candle_nn::{Module, RmsNorm};
 
 use super::{
     Decoder, KvCache, Row,
-    attention::Heads,
+    attention::{Attend, Heads},
     elementwise::{add, gate},
     linear::Linear,
     rope::Rope,
@@ -235,7 +235,16 @@ impl Layer {
         for (row, (query, result)) in step.rows.iter().zip(pairs) {
             step.rope.rotate(query, row.position);
             let cache = caches[row.sequence].layer(step.layer);
-            step.heads.attend(query, cache, row.position + 1, &mut scores, result);
+            let length = row.position + 1;
+            Attend {
+                heads: step.heads,
+                queries: query,
+                cache,
+                length,
+                scores: &mut scores,
+                output: result,
+            }
+            .run();
         }
         Tensor::from_vec(output, (step.rows.len(), query_width), &Device::Cpu)
     }
