@@ -65,23 +65,6 @@ impl<'a> Weights<'a> {
     }
 }
 
-impl Matrix {
-    /// The same matrix with rows and columns exchanged.
-    pub(crate) fn transposed(&self) -> Self {
-        let mut values = vec![0.0; self.values.len()];
-        for (row, line) in self.values.chunks_exact(self.columns).enumerate() {
-            for (column, value) in line.iter().enumerate() {
-                values[column * self.rows + row] = *value;
-            }
-        }
-        Self {
-            rows: self.columns,
-            columns: self.rows,
-            values,
-        }
-    }
-}
-
 /// Converts little-endian tensor bytes; both 16-bit types convert without loss.
 fn to_f32(bytes: &[u8], dtype: Dtype) -> Vec<f32> {
     match dtype {
@@ -136,15 +119,5 @@ mod tests {
     #[test]
     fn brain_floats_are_the_upper_half_of_a_float() {
         assert_eq!(to_f32(&[0x80, 0x3f, 0x20, 0xc1], Dtype::BF16), [1.0, -10.0]);
-    }
-
-    #[test]
-    fn transposing_moves_rows_to_columns() {
-        let matrix = Matrix {
-            rows: 2,
-            columns: 3,
-            values: vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0],
-        };
-        assert_eq!(matrix.transposed().values, [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
     }
 }

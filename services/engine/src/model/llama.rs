@@ -1,13 +1,15 @@
 //! The Llama (and Qwen2) decoder.
 
-use candle_core::{CpuStorage, Device, Result, Storage, Tensor};
-use candle_nn::{Module, RmsNorm, ops::silu};
+use candle_core::{Device, Result, Storage, Tensor};
+use candle_nn::{Module, RmsNorm};
 
 use super::{
     Decoder, KvCache, Row,
-    attention::Heads,
-    linear::{Linear, padded},
+    attention::{Attend, Heads},
+    elementwise::{add, gate},
+    linear::Linear,
     rope::Rope,
+    values,
 };
 use crate::{
     Error,
@@ -86,12 +88,12 @@ impl Llama {
         let weights = Weights::new(shards);
         let embeddings = weights.matrix("model.embed_tokens.weight", config.vocab_size, config.hidden_size)?;
         let head = if config.tied_embeddings {
-            Linear::new(&embeddings, None)?
+            Linear::new(&embeddings, None)
         } else {
             Linear::new(
                 &weights.matrix("lm_head.weight", config.vocab_size, config.hidden_size)?,
                 None,
-            )?
+            )
         };
         let layers = (0..config.layers)
             .map(|layer| Layer::load(&config, &weights, layer))
@@ -108,13 +110,12 @@ impl Llama {
 
     fn embed(&self, rows: &[Row]) -> Result<Tensor> {
         let width = self.config.hidden_size;
-        let mut values = Vec::with_capacity(padded(rows.len()) * width);
+        let mut values = Vec::with_capacity(rows.len() * width);
         for row in rows {
             let start = row.token as usize * width;
             values.extend_from_slice(&self.embeddings[start..start + width]);
         }
-        values.resize(padded(rows.len()) * width, 0.0);
-        Tensor::from_vec(values, (padded(rows.len()), width), &Device::Cpu)
+        Tensor::from_vec(values, (rows.len(), width), &Device::Cpu)
     }
 
     /// The logits of those `rows` that want them.
@@ -132,10 +133,9 @@ impl Llama {
         if count == 0 {
             return Ok(Vec::new());
         }
-        chosen.resize(padded(count) * width, 0.0);
-        let chosen = Tensor::from_vec(chosen, (padded(count), width), &Device::Cpu)?;
+        let chosen = Tensor::from_vec(chosen, (count, width), &Device::Cpu)?;
         let logits = self.head.forward(&self.norm.forward(&chosen)?)?;
-        with_values(&logits, |values| values[..count * self.config.vocab_size].to_vec())
+        with_values(&logits, <[f32]>::to_vec)
     }
 }
 
@@ -187,7 +187,7 @@ impl Layer {
             let bias = has_bias
                 .then(|| weights.vector(&name(&format!("{part}.bias")), outputs))
                 .transpose()?;
-            Ok(Linear::new(&weight, bias)?)
+            Ok(Linear::new(&weight, bias))
         };
         Ok(Self {
             attention_norm: norm(config, weights, &name("input_layernorm.weight"))?,
@@ -204,10 +204,10 @@ impl Layer {
 
     fn forward(&self, hidden: &Tensor, step: &Step<'_>, caches: &mut [&mut KvCache]) -> Result<Tensor> {
         let attended = self.attend(&self.attention_norm.forward(hidden)?, step, caches)?;
-        let hidden = (hidden + self.output.forward(&attended)?)?;
+        let hidden = add(hidden, &self.output.forward(&attended)?)?;
         let normed = self.mlp_norm.forward(&hidden)?;
-        let gated = (silu(&self.gate.forward(&normed)?)? * self.up.forward(&normed)?)?;
-        hidden + self.down.forward(&gated)?
+        let gated = gate(&self.gate.forward(&normed)?, &self.up.forward(&normed)?)?;
+        add(&hidden, &self.down.forward(&gated)?)
     }
 
     /// Stores all keys and values of the step first, then attends row by row, each row up to its own position.
@@ -235,9 +235,18 @@ impl Layer {
         for (row, (query, result)) in step.rows.iter().zip(pairs) {
             step.rope.rotate(query, row.position);
             let cache = caches[row.sequence].layer(step.layer);
-            step.heads.attend(query, cache, row.position + 1, &mut scores, result);
+            let length = row.position + 1;
+            Attend {
+                heads: step.heads,
+                queries: query,
+                cache,
+                length,
+                scores: &mut scores,
+                output: result,
+            }
+            .run();
         }
-        Tensor::from_vec(output, (padded(step.rows.len()), query_width), &Device::Cpu)
+        Tensor::from_vec(output, (step.rows.len(), query_width), &Device::Cpu)
     }
 }
 
@@ -249,8 +258,8 @@ fn norm(config: &ModelConfig, weights: &Weights<'_>, name: &str) -> std::result:
 /// Lends the values of a contiguous tensor without copying them.
 fn with_values<T>(tensor: &Tensor, read: impl FnOnce(&[f32]) -> T) -> Result<T> {
     let (storage, layout) = tensor.storage_and_layout();
-    match (&*storage, layout.contiguous_offsets()) {
-        (Storage::Cpu(CpuStorage::F32(values)), Some((start, end))) => Ok(read(&values[start..end])),
-        _ => candle_core::bail!("expected contiguous 32-bit floats in main memory"),
+    match &*storage {
+        Storage::Cpu(storage) => Ok(read(values(storage, layout)?)),
+        _ => candle_core::bail!("expected a tensor in main memory"),
     }
 }

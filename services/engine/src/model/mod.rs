@@ -1,15 +1,17 @@
 //! The Llama forward pass over a ragged batch.
 //!
 //! A step is a flat list of [`Row`]s: one token each of any sequence at any position, prompt tokens and newly drawn ones
-//! alike. The result of a row depends on its own sequence alone, bit for bit: linear layers always multiply the same number
-//! of rows ([`linear`]), and everything else is computed row by row in a fixed order ([`attention`], normalisation,
-//! activation). Prefill, decode, batch size and neighbours are therefore invisible in the results.
+//! alike. The result of a row depends on its own sequence alone, bit for bit: every sum in it has one order,
+//! whatever else is computed ([`linear`], [`attention`]). Prefill, decode, batch size and neighbours are therefore invisible in the results.
 
 mod attention;
 mod cache;
+mod elementwise;
 mod linear;
 mod llama;
 mod rope;
+
+use candle_core::{CpuStorage, Layout, Result};
 
 pub(crate) use cache::KvCache;
 pub(crate) use llama::{Llama, check_tensors};
@@ -41,5 +43,13 @@ pub(crate) trait Decoder {
     /// Computes `rows`, storing keys and values, and returns the logits of the rows that want them, one after the other.
     ///
     /// A step that failed may be repeated: keys and values are stored by position, so the second try overwrites the first.
-    fn forward(&self, rows: &[Row], caches: &mut [&mut Self::Cache]) -> Result<Vec<f32>, candle_core::Error>;
+    fn forward(&self, rows: &[Row], caches: &mut [&mut Self::Cache]) -> Result<Vec<f32>>;
+}
+
+/// The values of a contiguous tensor of 32-bit floats.
+fn values<'a>(storage: &'a CpuStorage, layout: &Layout) -> Result<&'a [f32]> {
+    match (storage, layout.contiguous_offsets()) {
+        (CpuStorage::F32(values), Some((start, end))) => Ok(&values[start..end]),
+        _ => candle_core::bail!("expected contiguous 32-bit floats"),
+    }
 }

@@ -16,10 +16,7 @@ async fn a_request_gets_the_same_tokens_and_scores_alone_and_among_fifteen_other
     let request = sampled("You may reproduce and distribute copies of the Work", 11);
     let alone = server.complete(&request).await["choices"].clone();
     for others in [1, 7, 15] {
-        let company = server.open_stream(&Server::long(others)).await;
-        server
-            .wait_for("num_requests_running", "", |running| running == others as f64)
-            .await;
+        let company = server.keep_busy(others, 0).await;
         assert_eq!(
             server.complete(&request).await["choices"],
             alone,
@@ -97,10 +94,7 @@ async fn sequences_beyond_the_slots_wait_and_are_served() {
     let server = Server::start_with(options).await;
     let body = sampled("Copyright", 1);
     let alone = server.complete(&body).await["choices"].clone();
-    let busy = server.open_stream(&Server::long(6)).await;
-    server
-        .wait_for("num_requests_waiting", "", |waiting| waiting == 4.0)
-        .await;
+    let busy = server.keep_busy(6, 4).await;
     assert_eq!(server.metric("num_requests_running", "").await, 2.0);
     assert!(server.metric("kv_cache_usage_perc", "").await > 0.0);
     drop(busy);

@@ -112,11 +112,44 @@ impl Server {
             .unwrap()
     }
 
-    /// Waits until a metric has a value; the test's time limit is the bound.
+    /// Waits until a metric has a value.
     pub(crate) async fn wait_for(&self, name: &str, label: &str, holds: impl Fn(f64) -> bool) {
-        while !holds(self.metric(name, label).await) {
-            tokio::time::sleep(Duration::from_millis(2)).await;
+        assert!(
+            self.comes_to(name, label, holds, Duration::from_secs(20)).await,
+            "{name} got no such value in time"
+        );
+    }
+
+    async fn comes_to(&self, name: &str, label: &str, holds: impl Fn(f64) -> bool, within: Duration) -> bool {
+        let started = std::time::Instant::now();
+        while started.elapsed() < within {
+            if holds(self.metric(name, label).await) {
+                return true;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
+        false
+    }
+
+    /// Keeps `samples` sequences in the engine, `waiting` of them without a slot, while the answer is held.
+    ///
+    /// On a busy machine they may have run to their end before the metric was looked at; then others are sent.
+    pub(crate) async fn keep_busy(&self, samples: usize, waiting: usize) -> reqwest::Response {
+        for _ in 0..10 {
+            let stream = self.open_stream(&Self::long(samples)).await;
+            let (name, value) = if waiting == 0 {
+                ("num_requests_running", samples)
+            } else {
+                ("num_requests_waiting", waiting)
+            };
+            if self
+                .comes_to(name, "", |found| found == value as f64, Duration::from_millis(500))
+                .await
+            {
+                return stream;
+            }
+        }
+        panic!("the engine was never seen busy");
     }
 
     /// A request that keeps `samples` slots busy for as long as the context lasts.
