@@ -29,7 +29,7 @@ pub use address::normalise_url;
 pub use classify::classify;
 pub use engine::{Attempt, Capabilities, Connection, Engine, Request, Scoring};
 pub use http::{Client, ClientError, Options};
-pub use likelihood::{Scored, classify_score};
+pub use likelihood::{NeedsContextTokens, Scored, classify_score};
 pub use openai::OpenAi;
 pub use probe::{ProbeError, Probed, is_reachable, probe, probe_with};
 pub use verdict::{Answer, HttpOutcome, Verdict};

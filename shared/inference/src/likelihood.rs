@@ -1,7 +1,7 @@
 //! How likely a continuation is: an echoed prompt's log-probabilities checked, and summed over exactly the continuation.
 //!
 //! Servers echo in many ways, and each wrong reading gives a plausible number. So nothing is summed before the answer
-//! passed the gate ([`Echo::check`]), and where the tokens of the context end is taken from the tokens themselves, then
+//! passed the gate (`Echo::check`), and where the tokens of the context end is taken from the tokens themselves, then
 //! from offsets that prove consistent, and else from a count of the context's tokens; never guessed.
 
 use tidemill_domain::ChoiceScore;

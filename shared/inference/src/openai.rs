@@ -10,11 +10,10 @@ use crate::body::{self, NEUTRAL_FIELDS};
 use crate::classify::settle;
 use crate::complaint::Complaint;
 use crate::http::{Endpoint, Exchange};
-use crate::likelihood::NeedsContextTokens;
 use crate::wire::Reply;
 use crate::{
-    Answer, Attempt, Capabilities, Client, Connection, Engine, HttpOutcome, ProbeError, Request, Scored, Scoring,
-    Verdict, classify, classify_score,
+    Answer, Attempt, Capabilities, Client, Connection, Engine, HttpOutcome, NeedsContextTokens, ProbeError, Request,
+    Scored, Scoring, Verdict, classify, classify_score,
 };
 
 /// How long a live engine may take to list its models.
