@@ -93,15 +93,31 @@ fn endpoints_that_are_down_or_serve_another_model_are_named() {
 #[test]
 fn checkpoints_that_cannot_be_evaluated_are_named() {
     let bench = Workbench::new(3).unwrap();
-    let broken = workspace().join("services/engine/tests/data/broken");
-    let cases: [(&str, &[&str]); 3] = [
-        ("hf-missing-shard", &["model-00002-of-00003.safetensors", "missing"]),
-        ("hf-truncated-shard", &["model-00003-of-00003.safetensors", "bytes"]),
-        ("hf-no-tokenizer", &["tokenizer.json"]),
+    let whole = workspace().join("services/engine/tests/data/hf-sharded");
+    let copy = |name: &str| {
+        let to = bench.path(name);
+        std::fs::create_dir_all(&to).unwrap();
+        for entry in std::fs::read_dir(&whole).unwrap().flatten() {
+            std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+        }
+        to
+    };
+    let missing = copy("missing");
+    std::fs::remove_file(missing.join("model-00002-of-00003.safetensors")).unwrap();
+    let short = copy("short");
+    let shard = short.join("model-00003-of-00003.safetensors");
+    std::fs::write(&shard, &std::fs::read(&shard).unwrap()[..40_000]).unwrap();
+    let bare = copy("bare");
+    std::fs::remove_file(bare.join("tokenizer.json")).unwrap();
+    let early = copy("early");
+    std::fs::remove_file(early.join("model.safetensors.index.json")).unwrap();
+    let cases: [(&Path, &[&str]); 4] = [
+        (&missing, &["model-00002-of-00003.safetensors", "missing"]),
+        (&short, &["model-00003-of-00003.safetensors", "bytes"]),
+        (&bare, &["tokenizer.json"]),
+        (&early, &["model.safetensors.index.json", "still being written"]),
     ];
-    for (name, parts) in cases {
-        let folder = broken.join(name);
-        assert!(folder.is_dir(), "{}", folder.display());
+    for (folder, parts) in cases {
         refused(
             &evaluate(&bench, &["--checkpoint", &folder.display().to_string()]),
             parts,
@@ -113,7 +129,7 @@ fn checkpoints_that_cannot_be_evaluated_are_named() {
     );
     let other = copy_with_config(
         &bench,
-        &broken.join("../hf-single"),
+        &workspace().join("services/engine/tests/data/hf-single"),
         "LlamaForCausalLM",
         "MambaForCausalLM",
     );

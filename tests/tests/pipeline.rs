@@ -16,6 +16,14 @@ fn run(arguments: &[String]) -> tidemill_tests::Ran {
     tidemill(&arguments.iter().map(String::as_str).collect::<Vec<_>>()).unwrap()
 }
 
+/// Waits until the engine was asked so often, by a process that must not end before.
+fn wait_for_requests(engine: &FakeEngine, count: u64, service: &mut Service) {
+    while engine.stats().requests < count {
+        std::thread::sleep(Duration::from_millis(5));
+        assert!(service.poll().unwrap().is_none(), "ended early: {:?}", service.log());
+    }
+}
+
 #[test]
 fn an_evaluation_counts_every_sample_and_again_asks_nothing() {
     let bench = Workbench::new(50).unwrap();
@@ -82,10 +90,7 @@ fn a_killed_evaluation_goes_on_where_it_was() {
         .env_remove("NATS_URL")
         .spawn()
         .unwrap();
-    while engine.stats().requests < 150 {
-        std::thread::sleep(Duration::from_millis(5));
-        assert!(first.poll().unwrap().is_none(), "ended early: {:?}", first.log());
-    }
+    wait_for_requests(&engine, 150, &mut first);
     first.kill9().unwrap();
     let second = run(&command);
     assert_eq!(second.code, Some(0), "{}", second.log);
@@ -152,9 +157,7 @@ fn an_engine_that_comes_back_costs_nothing() {
         .env_remove("NATS_URL")
         .spawn()
         .unwrap();
-    while engine.stats().requests < 60 {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_for_requests(&engine, 60, &mut service);
     engine.set_down(true).unwrap();
     std::thread::sleep(Duration::from_secs(3));
     engine.set_down(false).unwrap();
@@ -184,9 +187,7 @@ fn an_engine_that_does_not_come_back_makes_the_evaluation_invalid_and_later_it_g
         .env_remove("NATS_URL")
         .spawn()
         .unwrap();
-    while engine.stats().requests < 60 {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_for_requests(&engine, 60, &mut service);
     engine.set_down(true).unwrap();
     let status = service.wait(Duration::from_secs(60)).unwrap();
     assert_eq!(status.code(), Some(1), "{:?}", service.log());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tidemill_domain::{Class, EvaluationEvent, EvaluationState, Grade, Manifest, ResultState, Timeline};
 use tidemill_service::backoff::Backoff;
-use tidemill_service::{Context, Follow, Followed, Start, now};
+use tidemill_service::{Context, Follow, Followed, Start, now, span};
 use tidemill_streams::{declared, subject};
 use tidemill_telemetry::Metric;
 use tokio::sync::watch;
@@ -124,6 +124,7 @@ impl Evaluation {
         let Some(key) = subject::key_of(&message.subject) else {
             return;
         };
+        span("aggregate", &key, message.trace().map(|trace| trace.child("aggregate")));
         let is_new = match decode(message) {
             Some(grade) => self.fold.apply(&grade),
             None => self.fold.apply_unreadable(&key),

@@ -6,14 +6,13 @@ use async_nats::jetstream::stream::DirectGetErrorKind;
 use tidemill_domain::{Benchmark, Class, Completion, Ending, Item, ItemKey, Prompt, Release};
 use tidemill_inference::{Answer, Engine, Request, Scoring};
 use tidemill_service::settle::Failure;
-use tidemill_service::{Context, Delivery, Settled, Ttl, now};
+use tidemill_service::{Context, Delivery, Settled, Ttl, now, span};
 use tidemill_streams::{Message as _, declared, subject};
 use tidemill_telemetry::Metric;
 use tokio::sync::Semaphore;
 
 use crate::attempt::{Budget, Ended, Generate, GivenBack, Score, Signals, Tally, ask};
 use crate::pool::Pool;
-use crate::seed;
 
 /// What the items of one group share.
 pub(crate) struct Worker<E> {
@@ -94,6 +93,7 @@ impl<E: Engine> Worker<E> {
                 async_nats::HeaderMap::new(),
             )
             .await?;
+        span("generate", &completion.key, trace);
         tidemill_telemetry::add(Metric::PromptTokens, completion.prompt_tokens, []);
         tidemill_telemetry::add(Metric::CompletionTokens, completion.completion_tokens, []);
         if matches!(completion.ending, Ending::EngineError) {
@@ -132,7 +132,7 @@ impl<E: Engine> Worker<E> {
             temperature: settings.temperature,
             top_p: settings.top_p,
             stop: &settings.stop,
-            seed: Some(seed::of_sample(settings.seed, &item.id, release.key.sample)),
+            seed: Some(settings.sample_seed(&item.id, release.key.sample)),
         };
         match ask(&self.pool, Generate(request), self.budget(), &self.signals, tally).await? {
             Ended::Answered(answer) => Ok(Outcome {

@@ -15,7 +15,6 @@ mod pool;
 
 mod group;
 mod item;
-mod seed;
 mod service;
 
 pub use service::run;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tidemill_codec::Error as CodecError;
 use tidemill_domain::{Completion, Grade, ItemKey, Outcome};
-use tidemill_service::{Context, Delivery, Failure, Fatal, Settled, now, work};
+use tidemill_service::{Context, Delivery, Failure, Fatal, Settled, now, span, work};
 use tidemill_streams::{durable, subject};
 use tidemill_telemetry::Metric;
 
@@ -60,10 +60,9 @@ impl Grading {
         let Some(grade) = grade(suite, completion).await? else {
             return Err(Failure::permanent(format!("{key} is not declared by its manifest")));
         };
-        self.context
-            .publisher
-            .publish(&grade, delivery.trace.map(|trace| trace.child("grade")))
-            .await?;
+        let trace = delivery.trace.map(|trace| trace.child("grade"));
+        self.context.publisher.publish(&grade, trace).await?;
+        span("grade", &grade.key, trace);
         record(&grade, family);
         Ok(())
     }

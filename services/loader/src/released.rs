@@ -14,12 +14,15 @@ const PUBLISHES_AT_ONCE: usize = 512;
 /// Publishes releases and waits for all of them. READY refuses those that it still has.
 pub(crate) async fn publish(context: &Context, group: &GroupId, releases: Vec<Release>) {
     let publishes = releases.into_iter().map(|release| {
-        let message = Released { group: group.clone(), release };
+        let message = Released {
+            group: group.clone(),
+            release,
+        };
         async move {
             let trace = TraceContext::of_item(&message.release.key, "release");
             let again = if message.release.again { "true" } else { "false" };
             tidemill_telemetry::count(Metric::Released, [("again", again)]);
-            tracing::debug!(item = %message.release.key, trace_id = trace.trace_id(), span_id = trace.span_id(), "released");
+            tidemill_service::span("release", &message.release.key, Some(trace));
             context.publisher.publish(&message, Some(trace)).await
         }
     });

@@ -4,6 +4,7 @@ use async_nats::HeaderMap;
 use async_nats::jetstream::consumer::{DeliverPolicy, pull};
 use bytes::Bytes;
 use futures::StreamExt as _;
+use tidemill_domain::TraceContext;
 use tidemill_streams::Stream;
 use tokio::sync::watch;
 
@@ -23,6 +24,14 @@ pub struct Followed {
     pub sequence: u64,
     /// Matching messages after it when it was delivered; 0 means that everything known was read.
     pub pending: u64,
+}
+
+impl Followed {
+    /// The trace that the message belongs to.
+    #[must_use]
+    pub fn trace(&self) -> Option<TraceContext> {
+        TraceContext::parse(self.headers.as_ref()?.get(TraceContext::HEADER)?.as_str())
+    }
 }
 
 /// Where to begin.

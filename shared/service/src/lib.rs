@@ -14,6 +14,7 @@ mod lease;
 mod publish;
 mod run;
 pub mod settle;
+mod span;
 mod take;
 mod work;
 
@@ -25,4 +26,5 @@ pub use lease::{Held, acquire};
 pub use publish::{PublishError, Published, Publisher, Ttl};
 pub use run::{Args, ExitStatus, Fatal, run, until_signal};
 pub use settle::{Failure, Settled};
+pub use span::span;
 pub use work::{Delivery, work};

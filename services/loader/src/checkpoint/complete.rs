@@ -217,3 +217,109 @@ fn describe(name: &str, error: &std::io::Error) -> String {
         _ => format!("{name} cannot be read: {error}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(length: u64) -> Vec<u8> {
+        let json = format!(r#"{{"w":{{"dtype":"F32","shape":[1],"data_offsets":[0,{length}]}}}}"#);
+        [&(json.len() as u64).to_le_bytes()[..], json.as_bytes()].concat()
+    }
+
+    /// A complete checkpoint of one file, in which `change` then breaks something.
+    fn checkpoint(change: impl FnOnce(&Path)) -> Result<Complete, String> {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("config.json"), "{}").unwrap();
+        std::fs::write(folder.path().join("tokenizer.json"), "{}").unwrap();
+        std::fs::write(folder.path().join(SINGLE), [header(4), vec![0; 4]].concat()).unwrap();
+        change(folder.path());
+        inspect(folder.path()).map_err(|incomplete| incomplete.what)
+    }
+
+    fn index(folder: &Path, map: &str) {
+        std::fs::rename(folder.join(SINGLE), folder.join("a.safetensors")).unwrap();
+        std::fs::write(folder.join(INDEX), format!(r#"{{"weight_map":{map}}}"#)).unwrap();
+    }
+
+    #[test]
+    fn a_whole_checkpoint_lists_its_files() {
+        let complete = checkpoint(|_| {}).unwrap();
+        let files: Vec<_> = complete.files.iter().map(|file| file.display().to_string()).collect();
+        assert_eq!(files, ["config.json", "model.safetensors", "tokenizer.json"]);
+        assert_eq!(complete.weight_bytes, 4);
+        assert!(checkpoint(|folder| index(folder, r#"{"w":"a.safetensors"}"#)).is_ok());
+    }
+
+    #[test]
+    fn what_is_missing_short_or_misplaced_is_named() {
+        type Case = (fn(&Path), &'static str);
+        let cases: [Case; 11] = [
+            (
+                |folder| std::fs::remove_file(folder.join("config.json")).unwrap(),
+                "config.json is missing",
+            ),
+            (
+                |folder| std::fs::write(folder.join("config.json"), "{").unwrap(),
+                "config.json does not parse",
+            ),
+            (
+                |folder| std::fs::remove_file(folder.join("tokenizer.json")).unwrap(),
+                "tokenizer.json is missing",
+            ),
+            (
+                |folder| std::fs::remove_file(folder.join(SINGLE)).unwrap(),
+                "neither model.safetensors nor",
+            ),
+            (
+                |folder| std::fs::rename(folder.join(SINGLE), folder.join("b.safetensors")).unwrap(),
+                "still being written",
+            ),
+            (
+                |folder| std::fs::write(folder.join(SINGLE), "abc").unwrap(),
+                "shorter than its header's length",
+            ),
+            (
+                |folder| std::fs::write(folder.join(SINGLE), &header(4)[..20]).unwrap(),
+                "shorter than its header",
+            ),
+            (
+                |folder| std::fs::write(folder.join(SINGLE), header(4)).unwrap(),
+                "its header states",
+            ),
+            (
+                |folder| std::fs::write(folder.join(SINGLE), [0xff; 64]).unwrap(),
+                "not a safetensors file",
+            ),
+            (
+                |folder| index(folder, r#"{"w":"a.safetensors","v":"b.safetensors"}"#),
+                "b.safetensors is missing",
+            ),
+            (|folder| index(folder, r#"{"v":"a.safetensors"}"#), "does not hold v"),
+        ];
+        for (change, part) in cases {
+            let what = checkpoint(change).unwrap_err();
+            assert!(what.contains(part), "{part:?} is not in {what:?}");
+        }
+        assert!(
+            checkpoint(|folder| index(folder, r#"{"w":"../a.safetensors"}"#))
+                .unwrap_err()
+                .contains("outside")
+        );
+    }
+
+    #[test]
+    fn other_bytes_are_another_identity_and_a_copy_is_the_same() {
+        let digest = |bytes: u8, name: &str| {
+            let folder = tempfile::tempdir().unwrap();
+            let at = folder.path().join(name);
+            std::fs::create_dir(&at).unwrap();
+            std::fs::write(at.join("config.json"), "{}").unwrap();
+            std::fs::write(at.join("tokenizer.json"), "{}").unwrap();
+            std::fs::write(at.join(SINGLE), [header(4), vec![bytes; 4]].concat()).unwrap();
+            super::super::digest(&inspect(&at).unwrap()).unwrap()
+        };
+        assert_eq!(digest(1, "step-900"), digest(1, "copy"));
+        assert_ne!(digest(1, "step-900"), digest(2, "step-900"));
+    }
+}
