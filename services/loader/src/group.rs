@@ -135,6 +135,8 @@ impl Runner {
     }
 
     async fn serve(&mut self, engines: &mut Engines, completed: &mut Receiver<ItemKey>, lease: &Held) -> Ended {
+        // Before the state is announced: an evaluation that was serving already may have items out.
+        self.take_up().await;
         if let Err(reason) = self.open(engines).await {
             return Ended::Abandoned(reason);
         }
@@ -144,6 +146,7 @@ impl Runner {
         let mut idle_since: Option<Instant> = None;
         loop {
             self.take_up().await;
+            self.announce(EvaluationState::Serving).await;
             let releases = self.dispatcher.release(Instant::now());
             if !releases.is_empty() {
                 released::publish(&self.context, &self.group, releases).await;
@@ -255,9 +258,6 @@ impl Runner {
                 again,
             );
             self.followed.insert(event.evaluation.clone(), guard);
-            if event.state != EvaluationState::Serving {
-                self.announce(EvaluationState::Serving).await;
-            }
         }
     }
 
