@@ -1,7 +1,7 @@
 //! Clients of inference engines: what is asked, what came back, and what it means.
 //!
 //! [`OpenAi`] speaks to any server with the OpenAI API: the embedded engine, vLLM, SGLang, llama.cpp and remote ones. Every
-//! way in which a request can end is named by one pure function, [`classify`] (and [`classify_score`] for likelihoods), so
+//! way in which a request can end is named by one pure function, [`classify()`] (and [`classify_score`] for likelihoods), so
 //! that a failure can never pass as an answer.
 //!
 //! Nothing here retries, waits or chooses between engines: that is the generator's part. The two exceptions repair a

@@ -40,13 +40,13 @@ pub struct Args {
     /// Configuration file (TOML); one file serves all services
     #[arg(long, env = "TIDEMILL_CONFIG")]
     pub config: Option<PathBuf>,
-    /// Broker address; overrides [broker] url
+    /// Broker address; overrides `url` of `[broker]`
     #[arg(long, env = "NATS_URL")]
     pub nats: Option<String>,
-    /// Object store address; overrides [storage] uri
+    /// Object store address; overrides `uri` of `[storage]`
     #[arg(long, env = "TIDEMILL_STORE")]
     pub store: Option<String>,
-    /// Admin listener address; overrides [service] admin
+    /// Admin listener address; overrides `admin` of `[service]`
     #[arg(long)]
     pub admin: Option<String>,
     /// Data directory; the default object store is `objects` in it

@@ -8,7 +8,7 @@
 //! Nothing here talks to an engine, counts tokens or compares answers. Reading is blocking: callers inside a runtime use a
 //! blocking thread.
 //!
-//! [`SuiteFile`] documents every field of a suite and its default; [`load`] documents how rows become items.
+//! [`SuiteFile`] documents every field of a suite and its default; [`load()`] documents how rows become items.
 
 mod suite;
 
