@@ -17,7 +17,7 @@ pub const CHECKPOINT: Stream = Stream {
     name: "CHECKPOINT",
     subjects: &["tm.checkpoint.*.*"],
     purpose: "a checkpoint was written, or a run rolled back (JSON)",
-    producer: "trainers, announce, evaluate",
+    producer: "trainers, announce, demo",
     consumer: "loader",
     retention: Retention::Limits,
     max_messages_per_subject: None,

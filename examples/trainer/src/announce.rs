@@ -13,6 +13,8 @@ pub struct Announcer {
     pub command: PathBuf,
     /// The run's name.
     pub run: String,
+    /// The suite that measures the run: a file, or a name that the loader knows. Without it the loader's default suites.
+    pub suite: Option<String>,
     /// The broker, handed over as `NATS_URL`; without it the command's own default.
     pub nats: Option<String>,
 }
@@ -38,6 +40,9 @@ impl Announcer {
             .arg("announce")
             .arg(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
         command.args(["--run", &self.run, "--step", &step.to_string()]);
+        if let Some(suite) = &self.suite {
+            command.args(["--suite", suite]);
+        }
         command.stdin(Stdio::null()).stdout(Stdio::null());
         if let Some(nats) = &self.nats {
             command.env("NATS_URL", nats);
@@ -59,6 +64,7 @@ mod tests {
         Announcer {
             command: command.into(),
             run: "demo".to_owned(),
+            suite: Some("smoke".to_owned()),
             nats: Some("nats://broker:4222".to_owned()),
         }
     }
@@ -68,7 +74,7 @@ mod tests {
         let command = announcer("tidemill").command(Path::new("/c/step-0009"), 9);
         assert_eq!(
             command.get_args().collect::<Vec<_>>(),
-            ["announce", "/c/step-0009", "--run", "demo", "--step", "9"]
+            ["announce", "/c/step-0009", "--run", "demo", "--step", "9", "--suite", "smoke"]
         );
         let broker = Some("nats://broker:4222".as_ref());
         assert_eq!(command.get_envs().collect::<Vec<_>>(), [("NATS_URL".as_ref(), broker)]);

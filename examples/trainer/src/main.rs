@@ -61,6 +61,9 @@ struct Train {
     /// The run's name in announcements.
     #[arg(long, default_value = "demo")]
     run: String,
+    /// The suite in announcements: a file, or a name that the loader knows.
+    #[arg(long, default_value = "examples/demo/suite.toml")]
+    suite: String,
 }
 
 fn main() -> Result<()> {
@@ -85,6 +88,7 @@ fn train(args: Train) -> Result<()> {
     let announcer = args.announce.map(|nats| Announcer {
         command: args.announce_with,
         run: args.run,
+        suite: Some(args.suite),
         nats,
     });
     training::run(recipe, &args.out, announcer.as_ref(), tell)

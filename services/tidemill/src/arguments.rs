@@ -114,6 +114,10 @@ fn step(text: &str) -> Result<Step, std::num::ParseIntError> {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  tidemill demo
+  tidemill demo --fresh --json")]
 pub(crate) struct Demo {
     /// Folder with `suite.toml` and `checkpoints/`; found beside this program when not given
     #[arg(long)]
@@ -129,6 +133,10 @@ pub(crate) struct Demo {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  tidemill up --config tidemill.toml --admin 127.0.0.1:9090
+  tidemill up --dump-config")]
 pub(crate) struct Up {
     #[command(flatten)]
     pub(crate) place: Place,
@@ -180,6 +188,10 @@ pub(crate) enum Format {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  tidemill results --run llama
+  tidemill results --format csv > results.csv")]
 pub(crate) struct Results {
     /// Only this run
     #[arg(long)]
@@ -195,6 +207,10 @@ pub(crate) struct Results {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  tidemill items 8af03198ea3b1495 --benchmark chat
+  tidemill items 8af03198ea3b1495 --outcome truncated --json | head")]
 pub(crate) struct Items {
     /// The evaluation, as `results` shows it
     pub(crate) evaluation: EvaluationId,
@@ -212,6 +228,10 @@ pub(crate) struct Items {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  tidemill watch --run llama
+  tidemill watch --json --nats nats://broker:4222")]
 pub(crate) struct Watch {
     /// Only this run
     #[arg(long)]
@@ -224,6 +244,12 @@ pub(crate) struct Watch {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  tidemill doctor
+  tidemill doctor --json --nats nats://broker:4222
+
+Exit codes: 0 all is well; 1 something is wrong.")]
 pub(crate) struct Doctor {
     /// Print the findings as JSON
     #[arg(long)]
@@ -233,6 +259,10 @@ pub(crate) struct Doctor {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  tidemill streams plan --nats nats://broker:4222
+  tidemill streams check --json")]
 pub(crate) struct Streams {
     /// What to do
     #[command(subcommand)]

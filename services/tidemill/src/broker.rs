@@ -37,11 +37,16 @@ impl OwnBroker {
     /// Starts the broker and waits until it listens.
     pub(crate) async fn start(data_dir: DataDir) -> anyhow::Result<Self> {
         let server = find_server()?;
-        let (child, port) = launch(&server, data_dir.path(), None).await?;
+        let launcher = Launcher {
+            server,
+            lock: data_dir.lock()?,
+            folder: data_dir.path().to_owned(),
+        };
+        let (child, port) = launcher.launch(None).await?;
         let url = format!("nats://127.0.0.1:{port}");
         data_dir.note(&url)?;
         let stop = CancellationToken::new();
-        let keeper = tokio::spawn(keep(server, data_dir.path().to_owned(), port, child, stop.clone()));
+        let keeper = tokio::spawn(keep(launcher, port, child, stop.clone()));
         Ok(Self {
             url,
             stop,
@@ -63,14 +68,14 @@ impl OwnBroker {
     }
 }
 
-async fn keep(server: PathBuf, folder: PathBuf, port: u16, mut child: Child, stop: CancellationToken) {
+async fn keep(launcher: Launcher, port: u16, mut child: Child, stop: CancellationToken) {
     let mut backoff = Backoff::standard();
     loop {
         tokio::select! {
             () = stop.cancelled() => return terminate(child).await,
             status = child.wait() => {
                 let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
-                tracing::error!(status, log = %folder.join(LOG).display(), "the broker ended; starting it again");
+                tracing::error!(status, log = %launcher.folder.join(LOG).display(), "the broker ended; starting it again");
             }
         }
         child = loop {
@@ -78,7 +83,7 @@ async fn keep(server: PathBuf, folder: PathBuf, port: u16, mut child: Child, sto
                 () = stop.cancelled() => return,
                 () = sleep(backoff.next_pause()) => {}
             }
-            match launch(&server, &folder, Some(port)).await {
+            match launcher.launch(Some(port)).await {
                 Ok((child, _)) => break child,
                 Err(error) => tracing::error!(error = format!("{error:#}"), "the broker does not start"),
             }
@@ -99,35 +104,62 @@ async fn terminate(mut child: Child) {
 
 const LOG: &str = "broker.log";
 
-async fn launch(server: &Path, folder: &Path, port: Option<u16>) -> anyhow::Result<(Child, u16)> {
-    let ports = folder.join("broker-ports");
-    std::fs::create_dir_all(&ports).with_context(|| format!("create {}", ports.display()))?;
-    for entry in std::fs::read_dir(&ports)?.flatten() {
-        std::fs::remove_file(entry.path()).with_context(|| format!("remove {}", entry.path().display()))?;
+/// What it takes to start the server, for the first time or again.
+struct Launcher {
+    server: PathBuf,
+    folder: PathBuf,
+    lock: std::fs::File,
+}
+
+impl Launcher {
+    async fn launch(&self, port: Option<u16>) -> anyhow::Result<(Child, u16)> {
+        let ports = self.folder.join("broker-ports");
+        std::fs::create_dir_all(&ports).with_context(|| format!("create {}", ports.display()))?;
+        for entry in std::fs::read_dir(&ports)?.flatten() {
+            std::fs::remove_file(entry.path()).with_context(|| format!("remove {}", entry.path().display()))?;
+        }
+        let configuration = self.folder.join("broker.conf");
+        std::fs::write(&configuration, configuration_text(&self.folder, &ports, port)?).context("write broker.conf")?;
+        let log = self.folder.join(LOG);
+        let log_size = std::fs::metadata(&log).map_or(0, |file| file.len());
+        let mut child = self.spawn(&configuration)?;
+        let begun = Instant::now();
+        loop {
+            if let Some(port) = listening(&ports) {
+                return Ok((child, port));
+            }
+            if let Some(status) = child.try_wait()? {
+                bail!(
+                    "the broker ended at its start ({status}): {}",
+                    last_words(&log, log_size)
+                );
+            }
+            if begun.elapsed() > START_PATIENCE {
+                terminate(child).await;
+                bail!(
+                    "the broker does not listen after {START_PATIENCE:?}: see {}",
+                    log.display()
+                );
+            }
+            sleep(Duration::from_millis(3)).await;
+        }
     }
-    let configuration = folder.join("broker.conf");
-    std::fs::write(&configuration, configuration_text(folder, &ports, port)?).context("write broker.conf")?;
-    let log_size = std::fs::metadata(folder.join(LOG)).map_or(0, |file| file.len());
-    let mut child = spawn(server, &configuration)?;
-    let begun = Instant::now();
-    loop {
-        if let Some(port) = listening(&ports) {
-            return Ok((child, port));
-        }
-        if let Some(status) = child.try_wait()? {
-            bail!(
-                "the broker ended at its start ({status}): {}",
-                last_words(&folder.join(LOG), log_size)
-            );
-        }
-        if begun.elapsed() > START_PATIENCE {
-            terminate(child).await;
-            bail!(
-                "the broker does not listen after {START_PATIENCE:?}: see {}",
-                folder.join(LOG).display()
-            );
-        }
-        sleep(Duration::from_millis(3)).await;
+
+    /// The child holds the data directory's lock as its standard input: until it has ended, nobody else opens its store.
+    fn spawn(&self, configuration: &Path) -> anyhow::Result<Child> {
+        let program = std::env::current_exe().context("find this program")?;
+        let mut command = Command::new(program);
+        command
+            .args(["exec-with-parent", "--parent", &std::process::id().to_string(), "--"])
+            .arg(&self.server)
+            .arg("--config")
+            .arg(configuration)
+            .stdin(self.lock.try_clone().context("share the data directory's lock")?)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .kill_on_drop(true);
+        tidemill_service::children::spawn(command).with_context(|| format!("start {}", self.server.display()))
     }
 }
 
@@ -142,22 +174,6 @@ fn configuration_text(folder: &Path, ports: &Path, port: Option<u16>) -> anyhow:
         log = quote(folder.join(LOG))?,
         store = quote(folder.join("broker"))?,
     ))
-}
-
-fn spawn(server: &Path, configuration: &Path) -> anyhow::Result<Child> {
-    let program = std::env::current_exe().context("find this program")?;
-    let mut command = Command::new(program);
-    command
-        .args(["exec-with-parent", "--parent", &std::process::id().to_string(), "--"])
-        .arg(server)
-        .arg("--config")
-        .arg(configuration)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .process_group(0)
-        .kill_on_drop(true);
-    tidemill_service::children::spawn(command).with_context(|| format!("start {}", server.display()))
 }
 
 fn listening(ports: &Path) -> Option<u16> {

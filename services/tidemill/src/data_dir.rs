@@ -5,6 +5,7 @@ use std::io::{Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
+use rustix::process::{Pid, test_kill_process};
 use serde::{Deserialize, Serialize};
 
 /// What `broker.json` says of a running broker.
@@ -20,8 +21,8 @@ pub(crate) struct Running {
 #[derive(Debug)]
 pub(crate) struct DataDir {
     path: PathBuf,
-    /// Held for its lock, which the kernel releases whatever happens to this process.
-    _lock: File,
+    /// Held for its lock. The broker holds it too, so that no other one opens its store before it has closed it.
+    lock: File,
 }
 
 /// Owned by this process, or by another one whose broker is at an address.
@@ -31,6 +32,10 @@ pub(crate) enum Claimed {
 }
 
 const NOTE: &str = "broker.json";
+
+/// How often, and in which steps, a directory is looked at whose owner cannot be told.
+const LOOKS: u32 = 400;
+const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(50);
 
 /// Takes the directory, or tells who has it.
 pub(crate) fn claim(path: &Path) -> anyhow::Result<Claimed> {
@@ -46,35 +51,39 @@ pub(crate) fn claim(path: &Path) -> anyhow::Result<Claimed> {
         .write(true)
         .open(&file)
         .with_context(|| format!("open {} (is the data directory writable?)", file.display()))?;
-    match lock.try_lock() {
-        Ok(()) => {
-            remove_note(&path)?;
-            lock.set_len(0)?;
-            lock.rewind()?;
-            write!(lock, "{}", std::process::id())?;
-            Ok(Claimed::Ours(DataDir { path, _lock: lock }))
+    for _ in 0..LOOKS {
+        match lock.try_lock() {
+            Err(TryLockError::WouldBlock) => {
+                if let Some(running) = read_note(&path).filter(|running| is_alive(running.pid)) {
+                    return Ok(Claimed::Theirs(running));
+                }
+                // Its owner has just begun, or was killed and its broker is still closing the store.
+                std::thread::sleep(LOOK_EVERY);
+            }
+            Err(TryLockError::Error(error)) => return Err(error).with_context(|| format!("lock {}", file.display())),
+            Ok(()) => return own(path, lock),
         }
-        Err(TryLockError::WouldBlock) => {
-            let mut owner = String::new();
-            lock.read_to_string(&mut owner)?;
-            theirs(&path, owner.trim())
-        }
-        Err(TryLockError::Error(error)) => Err(error).with_context(|| format!("lock {}", file.display())),
     }
+    let mut owner = String::new();
+    lock.read_to_string(&mut owner)?;
+    bail!(
+        "data directory {} is in use by process {}, whose broker does not answer: wait for it or stop it",
+        path.display(),
+        owner.trim()
+    )
 }
 
-/// The owner writes the note as soon as its broker answers, so it is waited for.
-fn theirs(path: &Path, owner: &str) -> anyhow::Result<Claimed> {
-    for _ in 0..100 {
-        if let Some(running) = read_note(path) {
-            return Ok(Claimed::Theirs(running));
-        }
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
-    bail!(
-        "data directory {} is in use by process {owner}, whose broker does not answer: wait for it or stop it",
-        path.display()
-    )
+fn own(path: PathBuf, mut lock: File) -> anyhow::Result<Claimed> {
+    remove_note(&path)?;
+    lock.set_len(0)?;
+    lock.rewind()?;
+    write!(lock, "{}", std::process::id())?;
+    Ok(Claimed::Ours(DataDir { path, lock }))
+}
+
+fn is_alive(pid: u32) -> bool {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    pid.is_some_and(|pid| test_kill_process(pid).is_ok())
 }
 
 fn read_note(path: &Path) -> Option<Running> {
@@ -93,6 +102,11 @@ fn remove_note(path: &Path) -> anyhow::Result<()> {
 impl DataDir {
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The lock, for a child that must keep it until it ends.
+    pub(crate) fn lock(&self) -> anyhow::Result<File> {
+        self.lock.try_clone().context("share the data directory's lock")
     }
 
     /// Tells others where the broker is; written whole or not at all.

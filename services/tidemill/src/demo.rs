@@ -1,11 +1,11 @@
 //! The shipped checkpoints, evaluated live on this machine.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use tidemill_domain::{CheckpointEvent, EvaluationResult, RunId, Step, Timestamp, Written};
-use tidemill_loader::Scope;
+use tidemill_domain::{CheckpointEvent, EvaluationId, EvaluationResult, RunId, Step, Timestamp, Written};
+use tidemill_loader::{Scope, intake};
 use tidemill_service::{Context, now};
 use tidemill_streams::CheckpointMessage;
 
@@ -15,7 +15,7 @@ use crate::exit::Done;
 use crate::live::{self, Wanted};
 use crate::roles::Roles;
 use crate::session::{self, Need, Session};
-use crate::view::{Following, News};
+use crate::view::Following;
 use crate::{output, table};
 
 /// The run under which the shipped checkpoints are announced.
@@ -33,6 +33,7 @@ pub(crate) fn run(mut args: Demo) -> anyhow::Result<Done> {
     }
     let config = session::configuration(&args.place, "warn")?;
     session::block_on(async {
+        let _admin = session::admin(&args.place).await?;
         let session = Session::open(&args.place, config, Need::Alone).await?;
         output::note(&format!(
             "broker {}, data {}",
@@ -79,11 +80,11 @@ async fn evaluate(
 ) -> anyhow::Result<Vec<EvaluationResult>> {
     let mut roles = Roles::start(context, Scope::All);
     let followed = async {
-        let mut following = Following::open(context).await;
+        let mut wanted = Wanted::default();
         for (step, path) in checkpoints {
-            announce(context, folder, *step, path).await?;
+            wanted.evaluations.extend(announce(context, folder, *step, path).await?);
         }
-        let wanted = wait_until_queued(&mut following, checkpoints).await;
+        let mut following = Following::open(context).await;
         live::follow(context, &mut following, &wanted, Some(&mut roles), false).await?;
         let known = following.view.evaluations();
         let ended = known
@@ -99,7 +100,9 @@ async fn evaluate(
     results
 }
 
-async fn announce(context: &Context, folder: &Path, step: Step, path: &Path) -> anyhow::Result<()> {
+/// Announces a checkpoint as a trainer does, and returns the evaluations that this makes: announcing is idempotent, so they
+/// can be asked for here without waiting for the loader, and what is wrong is known at once.
+async fn announce(context: &Context, folder: &Path, step: Step, path: &Path) -> anyhow::Result<Vec<EvaluationId>> {
     let text = |path: &Path| {
         path.canonicalize()?
             .to_str()
@@ -119,29 +122,12 @@ async fn announce(context: &Context, folder: &Path, step: Step, path: &Path) -> 
         replicas: Vec::new(),
         max_in_flight: None,
     };
+    let queued = intake::queue(context, &event, Duration::ZERO).await?;
     context
         .publisher
         .publish(&CheckpointMessage(CheckpointEvent::Written(event)), None)
         .await?;
-    Ok(())
-}
-
-/// Waits until every announced step has its evaluation, also one that an earlier run has finished.
-async fn wait_until_queued(following: &mut Following, checkpoints: &[(Step, PathBuf)]) -> Wanted {
-    let steps: BTreeSet<Step> = checkpoints.iter().map(|(step, _)| *step).collect();
-    loop {
-        let known = following.view.evaluations();
-        let ours = known
-            .iter()
-            .filter(|known| known.event.run.as_str() == RUN && steps.contains(&known.event.step));
-        let found: BTreeSet<Step> = ours.clone().map(|known| known.event.step).collect();
-        if found == steps {
-            return Wanted {
-                evaluations: ours.map(|known| known.event.evaluation.clone()).collect(),
-            };
-        }
-        while !matches!(following.next().await, News::Event(_)) {}
-    }
+    Ok(queued.into_iter().map(|queued| queued.event.evaluation).collect())
 }
 
 fn show(args: &Demo, results: &[EvaluationResult], begun: Timestamp) -> anyhow::Result<Done> {

@@ -12,7 +12,7 @@ use crate::exit::Done;
 use crate::live::{self, Wanted};
 use crate::roles::Roles;
 use crate::session::{self, Need, Session};
-use crate::view::Following;
+use crate::view::{Following, Known};
 use crate::{output, table};
 
 pub(crate) fn run(args: Box<Evaluate>) -> anyhow::Result<Done> {
@@ -23,6 +23,7 @@ pub(crate) fn run(args: Box<Evaluate>) -> anyhow::Result<Done> {
     }
     let event = announcement(&args)?;
     session::block_on(async {
+        let _admin = session::admin(&args.place).await?;
         let session = Session::open(&args.place, config, Need::Alone).await?;
         let done = Box::pin(evaluate(&session.context, &event, args.json)).await;
         session.close().await;
@@ -88,7 +89,9 @@ async fn evaluate(context: &Context, event: &Written, json: bool) -> anyhow::Res
     let wanted = Wanted {
         evaluations: [asked.evaluation.clone()].into(),
     };
-    if !wanted.are_ended(&following) {
+    let before = following.view.get(&asked.evaluation).map_or(0, Known::samples_done);
+    let is_stored = wanted.are_ended(&following);
+    if !is_stored {
         let mut roles = Roles::start(context, Scope::Only(vec![asked.evaluation.clone()]));
         let followed = tokio::select! {
             followed = live::follow(context, &mut following, &wanted, Some(&mut roles), json) => followed,
@@ -102,9 +105,9 @@ async fn evaluate(context: &Context, event: &Written, json: bool) -> anyhow::Res
         .get(&asked.evaluation)
         .context("the evaluation vanished")?;
     let result = known.result();
-    if result.state == ResultState::Invalid && known.event.timeline.serving.is_none() {
+    if result.state == ResultState::Invalid && !is_stored && known.samples_done() <= before {
+        // Not one sample came of this run: the engine could not be used.
         bail!(
-            "{}",
             result
                 .reason
                 .unwrap_or_else(|| "the engine could not be used".to_owned())
@@ -116,10 +119,10 @@ async fn evaluate(context: &Context, event: &Written, json: bool) -> anyhow::Res
         output::data(&table::results(std::slice::from_ref(&result)))?;
         output::note(&format!("every item: tidemill items {}", result.evaluation));
     }
-    Ok(if known.event.state == EvaluationState::Invalid {
-        Done::Invalid
-    } else {
+    Ok(if known.event.state == EvaluationState::Final {
         Done::Valid
+    } else {
+        Done::Invalid
     })
 }
 

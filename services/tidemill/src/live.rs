@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
+use anyhow::bail;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use tidemill_domain::{BenchmarkResult, EvaluationId, EvaluationState, OutcomeCounts};
+use tidemill_domain::{BenchmarkName, EvaluationId, EvaluationState, OutcomeCounts};
 use tidemill_service::{Context, now};
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::roles::Roles;
 use crate::view::{self, Following, Known, News};
@@ -43,8 +44,32 @@ pub(crate) async fn follow(
                 screen.state(&following.view, &event.evaluation);
             },
             error = failed(&mut roles) => return Err(error),
-            _ = ask.tick() => screen.refresh(context, following, wanted, &mut ask).await,
+            _ = ask.tick() => {
+                give_up_when_stalled(context)?;
+                screen.refresh(context, following, wanted).await;
+            }
         }
+    }
+}
+
+/// How long a broker may refuse to store before the command gives up.
+const STALL_PATIENCE: Duration = Duration::from_secs(30);
+
+/// # Errors
+/// When the broker has refused to store for longer than the patience: a stream or its disk is full.
+fn give_up_when_stalled(context: &Context) -> anyhow::Result<()> {
+    match context
+        .publisher
+        .stalled()
+        .filter(|stalled| stalled.since.elapsed() >= STALL_PATIENCE)
+    {
+        None => Ok(()),
+        Some(stalled) => bail!(
+            "the broker stores nothing more in {} ({}): make room on its disk or raise the stream's limit, then run the \
+             same command again; nothing finished is lost",
+            stalled.stream,
+            stalled.reason
+        ),
     }
 }
 
@@ -122,7 +147,7 @@ impl Screen {
         }
     }
 
-    async fn refresh(&mut self, context: &Context, following: &Following, wanted: &Wanted, _ask: &mut Interval) {
+    async fn refresh(&mut self, context: &Context, following: &Following, wanted: &Wanted) {
         for known in following.view.evaluations() {
             if !wanted.includes(&known.event.evaluation) || known.event.state == EvaluationState::Queued {
                 continue;
@@ -132,6 +157,7 @@ impl Screen {
                 _ => None,
             };
             if self.bars.is_some() {
+                self.prepare(context, known).await;
                 self.draw(known, in_flight);
             } else {
                 self.print(known, in_flight);
@@ -139,11 +165,25 @@ impl Screen {
         }
     }
 
+    /// Shows all benchmarks of an evaluation from its beginning, before any has a result.
+    async fn prepare(&mut self, context: &Context, known: &Known) {
+        let id = &known.event.evaluation;
+        if self.rows.keys().any(|(row, _)| row == id) {
+            return;
+        }
+        let Ok(manifest) = context.store.manifest(&known.event.manifest).await else {
+            return;
+        };
+        for benchmark in &manifest.benchmarks {
+            self.row(known, &benchmark.name, benchmark.samples());
+        }
+    }
+
     fn draw(&mut self, known: &Known, in_flight: Option<usize>) {
         let result = known.result();
         let tail = progress(known, in_flight);
         for (index, benchmark) in result.benchmarks.iter().enumerate() {
-            let bar = self.row(known, benchmark);
+            let bar = self.row(known, &benchmark.name, benchmark.samples);
             bar.set_position(benchmark.samples - benchmark.outcomes.missing);
             let tail = if index == 0 { tail.as_str() } else { "" };
             bar.set_message(format!(
@@ -154,14 +194,14 @@ impl Screen {
         }
     }
 
-    fn row(&mut self, known: &Known, benchmark: &BenchmarkResult) -> &ProgressBar {
-        let key = (known.event.evaluation.clone(), benchmark.name.to_string());
+    fn row(&mut self, known: &Known, benchmark: &BenchmarkName, samples: u64) -> &ProgressBar {
+        let key = (known.event.evaluation.clone(), benchmark.to_string());
         let bars = self.bars.clone().unwrap_or_default();
         self.rows.entry(key).or_insert_with(|| {
             let style = ProgressStyle::with_template("{prefix:32} {bar:16} {pos:>5}/{len:5} {msg}")
                 .unwrap_or_else(|_| ProgressStyle::default_bar());
-            let bar = bars.add(ProgressBar::new(benchmark.samples).with_style(style));
-            bar.set_prefix(format!("{} {}", known.event.step, benchmark.name));
+            let bar = bars.add(ProgressBar::new(samples).with_style(style));
+            bar.set_prefix(format!("{} {}", known.event.step, benchmark));
             bar
         })
     }
@@ -176,10 +216,16 @@ impl Screen {
         }
         self.printed.insert(id, (Instant::now(), done));
         let result = known.result();
-        let scores: Vec<String> = result
-            .benchmarks
-            .iter()
-            .map(|benchmark| format!("{} {}", benchmark.name, table::score(benchmark)))
+        let shown = result.benchmarks.iter();
+        let scores: Vec<String> = shown
+            .map(|benchmark| {
+                format!(
+                    "{} {} ({})",
+                    benchmark.name,
+                    table::score(benchmark),
+                    outcomes(&benchmark.outcomes)
+                )
+            })
             .collect();
         let event = &known.event;
         self.say(&format!(
@@ -188,7 +234,7 @@ impl Screen {
             event.step,
             event.samples,
             progress(known, in_flight),
-            scores.join(", ")
+            scores.join("; ")
         ));
     }
 

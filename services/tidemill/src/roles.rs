@@ -7,11 +7,16 @@ use tidemill_service::{Context, Fatal};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::evaluate::stop_signal;
+
 /// The services that were started.
 pub(crate) struct Roles {
     context: Context,
     tasks: JoinSet<(&'static str, Result<(), Fatal>)>,
 }
+
+/// The exit code of a process that a second signal ended; its children end with it.
+const INTERRUPTED: i32 = 130;
 
 /// What remains after the grace for flushing and stopping engines.
 const AFTER_GRACE: Duration = Duration::from_secs(8);
@@ -48,8 +53,15 @@ impl Roles {
         }
     }
 
-    /// Drains all services: what is in flight is finished within the grace.
-    pub(crate) async fn drain(mut self, grace: Duration) {
+    /// Drains all services: what is in flight is finished within the grace. A signal meanwhile ends the process at once.
+    pub(crate) async fn drain(self, grace: Duration) {
+        tokio::select! {
+            () = self.drain_fully(grace) => {}
+            _ = stop_signal() => std::process::exit(INTERRUPTED),
+        }
+    }
+
+    async fn drain_fully(mut self, grace: Duration) {
         self.context.draining.cancel();
         let all = async { while self.tasks.join_next().await.is_some() {} };
         if timeout(grace, all).await.is_ok() {

@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use tidemill_config::Config;
-use tidemill_service::{Broker, Context, connect, prepare};
+use tidemill_service::{Admin, Broker, Context, connect, prepare};
 use tidemill_storage::{Address, Store};
+use tidemill_streams::buckets;
 use tidemill_telemetry::LogFormat;
 
 use crate::arguments::Place;
 use crate::broker::OwnBroker;
 use crate::data_dir::{self, Claimed};
+use crate::output;
 
 /// What a command needs of the data directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +32,10 @@ pub(crate) struct Session {
 /// The effective configuration of a command, logging started.
 pub(crate) fn configuration(place: &Place, default_log: &str) -> anyhow::Result<Config> {
     let config = place.common.configuration()?;
+    if place.common.dump_config {
+        output::data(tidemill_config::dump(&config).trim_end())?;
+        std::process::exit(0);
+    }
     let format = if config.service.log_json {
         LogFormat::Json
     } else {
@@ -42,6 +48,20 @@ pub(crate) fn configuration(place: &Place, default_log: &str) -> anyhow::Result<
     };
     tidemill_telemetry::init_logs(format, filter);
     Ok(config)
+}
+
+/// The admin listener of a command that runs services, where one was asked for.
+pub(crate) async fn admin(place: &Place) -> anyhow::Result<Option<Admin>> {
+    let Some(address) = &place.common.admin else {
+        return Ok(None);
+    };
+    tidemill_telemetry::install();
+    let admin = Admin::bind(address)
+        .await
+        .with_context(|| format!("admin listener {address}"))?;
+    admin.set_ready(true);
+    output::note(&format!("admin http://{} (/livez /readyz /metrics)", admin.address()));
+    Ok(Some(admin))
 }
 
 /// Runs an async body on a runtime of its own.
@@ -57,7 +77,7 @@ impl Session {
     /// Connects to the named broker, to that of the data directory's owner, or to one that is started now.
     pub(crate) async fn open(place: &Place, config: Config, need: Need) -> anyhow::Result<Self> {
         let (url, own, store) = reach(place, &config, need).await?;
-        match Self::join(&url, config, store).await {
+        match Self::join(&url, config, store, own.is_some()).await {
             Ok(context) => Ok(Self { context, own }),
             Err(error) => {
                 if let Some(own) = own {
@@ -68,9 +88,12 @@ impl Session {
         }
     }
 
-    async fn join(url: &str, config: Config, store: Address) -> anyhow::Result<Context> {
+    async fn join(url: &str, config: Config, store: Address, is_own: bool) -> anyhow::Result<Context> {
         let store = Store::open(store)?;
         let broker = connect(&config, url, "command").await?;
+        if is_own {
+            register_store(&broker, &store).await;
+        }
         prepare(&broker, &config, &store, true).await?;
         Ok(Context::new("command", broker, store, Arc::new(config)))
     }
@@ -89,6 +112,16 @@ impl Session {
         if let Some(own) = self.own {
             own.stop().await;
         }
+    }
+}
+
+/// A data directory that was moved or copied brings its own store with it, under another address than before.
+async fn register_store(broker: &Broker, store: &Store) {
+    // A new broker has no bucket yet; `prepare` makes it and registers the store.
+    if let Ok(meta) = broker.jetstream.get_key_value(buckets::META.name).await
+        && let Err(error) = meta.put("store", store.address().as_str().to_owned().into()).await
+    {
+        tracing::warn!(%error, "the object store's address was not registered");
     }
 }
 

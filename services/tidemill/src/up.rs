@@ -13,10 +13,6 @@ use crate::session::{self, Need, Session};
 
 pub(crate) fn run(args: Up) -> anyhow::Result<Done> {
     let config = session::configuration(&args.place, "info")?;
-    if args.place.common.dump_config {
-        output::data(&tidemill_config::dump(&config))?;
-        return Ok(Done::Valid);
-    }
     tidemill_telemetry::install();
     session::block_on(async {
         let admin = Admin::bind(&config.service.admin)

@@ -23,7 +23,7 @@ pub use connect::{Broker, ConnectError, connect, prepare};
 pub use context::{Context, now};
 pub use follow::{Follow, Followed, Start};
 pub use lease::{Held, acquire};
-pub use publish::{PublishError, Published, Publisher, Ttl};
+pub use publish::{PublishError, Published, Publisher, Stalled, Ttl};
 pub use run::{Args, ExitStatus, Fatal, run, until_signal};
 pub use settle::{Failure, Settled};
 pub use span::span;

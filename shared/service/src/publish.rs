@@ -1,6 +1,7 @@
 //! The way out: every publish is awaited, and the first write of a key wins.
 
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use async_nats::HeaderMap;
 use async_nats::jetstream::{self, ErrorCode, context::PublishErrorKind, message::PublishMessage};
@@ -70,6 +71,18 @@ pub enum Ttl {
 pub struct Publisher {
     jetstream: jetstream::Context,
     cancelled: CancellationToken,
+    stalled: Arc<Mutex<Option<Stalled>>>,
+}
+
+/// The broker answers, and refuses to store: a stream or its disk is full.
+#[derive(Debug, Clone)]
+pub struct Stalled {
+    /// Since when.
+    pub since: Instant,
+    /// The stream.
+    pub stream: &'static str,
+    /// The broker's word.
+    pub reason: String,
 }
 
 /// The header that makes a write win only while its subject is empty; `publish` sets the other ones of a message.
@@ -77,13 +90,39 @@ const SUBJECT_IS_EMPTY: u64 = 0;
 
 enum Refusal {
     AlreadyThere,
-    Later(String),
+    /// `is_answer`: the broker said so, as opposed to not answering.
+    Later {
+        reason: String,
+        is_answer: bool,
+    },
     Never(String),
 }
 
 impl Publisher {
-    pub(crate) const fn new(jetstream: jetstream::Context, cancelled: CancellationToken) -> Self {
-        Self { jetstream, cancelled }
+    pub(crate) fn new(jetstream: jetstream::Context, cancelled: CancellationToken) -> Self {
+        Self {
+            jetstream,
+            cancelled,
+            stalled: Arc::default(),
+        }
+    }
+
+    /// Since when, and why, publishes of this process are refused; `None` while they are stored.
+    #[must_use]
+    pub fn stalled(&self) -> Option<Stalled> {
+        self.stalled.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn note(&self, refused: Option<(&'static str, &str)>) {
+        let mut stalled = self.stalled.lock().unwrap_or_else(PoisonError::into_inner);
+        *stalled = refused.map(|(stream, reason)| {
+            let since = stalled.as_ref().map_or_else(Instant::now, |stalled| stalled.since);
+            Stalled {
+                since,
+                stream,
+                reason: reason.to_owned(),
+            }
+        });
     }
 
     /// Publishes a message and waits until the broker has stored it.
@@ -141,7 +180,10 @@ impl Publisher {
         let mut backoff = Backoff::standard();
         loop {
             let refusal = match self.once(&subject, message.clone()).await {
-                Ok(sequence) => return Ok(Published::Stored(sequence)),
+                Ok(sequence) => {
+                    self.note(None);
+                    return Ok(Published::Stored(sequence));
+                }
                 Err(error) => refusal::<M>(&error),
             };
             match refusal {
@@ -156,8 +198,11 @@ impl Publisher {
                         reason,
                     });
                 }
-                Refusal::Later(reason) => {
+                Refusal::Later { reason, is_answer } => {
                     let pause = backoff.next_pause();
+                    if is_answer {
+                        self.note(Some((stream, &reason)));
+                    }
                     tidemill_telemetry::count(Metric::PublishRetries, [("stream", stream)]);
                     if pause > Duration::from_secs(1) {
                         tracing::warn!(stream, reason, "the broker does not take messages; waiting");
@@ -187,7 +232,10 @@ fn refusal<M: Message>(error: &jetstream::context::PublishError) -> Refusal {
         {
             full_stream::<M>(answer.map(ToString::to_string).unwrap_or_default())
         }
-        _ => Refusal::Later(answer.map_or_else(|| error.to_string(), ToString::to_string)),
+        _ => Refusal::Later {
+            reason: answer.map_or_else(|| error.to_string(), ToString::to_string),
+            is_answer: answer.is_some(),
+        },
     }
 }
 
@@ -198,6 +246,9 @@ fn full_stream<M: Message>(reason: String) -> Refusal {
     if one_per_subject && reason.contains("per subject") {
         Refusal::AlreadyThere
     } else {
-        Refusal::Later(reason)
+        Refusal::Later {
+            reason,
+            is_answer: true,
+        }
     }
 }

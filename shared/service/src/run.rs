@@ -80,8 +80,10 @@ impl Args {
     #[must_use]
     pub fn store_address(&self, config: &Config) -> Address {
         if config.storage.uri.is_empty() {
-            let folder = self.data_dir.join("objects");
-            Address::of_folder(&std::path::absolute(&folder).unwrap_or(folder))
+            // One folder has one address, however its path was written.
+            let absolute = || std::path::absolute(&self.data_dir).unwrap_or_else(|_| self.data_dir.clone());
+            let folder = self.data_dir.canonicalize().unwrap_or_else(|_| absolute());
+            Address::of_folder(&folder.join("objects"))
         } else {
             Address::parse(&config.storage.uri)
         }
