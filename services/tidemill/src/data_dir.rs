@@ -81,9 +81,18 @@ fn own(path: PathBuf, mut lock: File) -> anyhow::Result<Claimed> {
     Ok(Claimed::Ours(DataDir { path, lock }))
 }
 
+/// A process that was killed and not yet collected by its parent answers signals and does nothing else: it is not alive.
 fn is_alive(pid: u32) -> bool {
-    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    pid.is_some_and(|pid| test_kill_process(pid).is_ok())
+    let known = i32::try_from(pid)
+        .ok()
+        .and_then(Pid::from_raw)
+        .is_some_and(|pid| test_kill_process(pid).is_ok());
+    let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = status
+        .rsplit(')')
+        .next()
+        .and_then(|fields| fields.trim_start().chars().next());
+    known && !matches!(state, Some('Z' | 'X'))
 }
 
 fn read_note(path: &Path) -> Option<Running> {
