@@ -286,6 +286,58 @@ async fn a_broker_that_is_killed_loses_nothing_and_work_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn reading_what_is_known_ends_although_messages_expire_unread() {
+    let bench = bench().await;
+    for item in 0..1_500 {
+        bench
+            .context
+            .publisher
+            .publish(&completion(item, "done"), None)
+            .await
+            .unwrap();
+    }
+    let filter = subject::done_of_evaluation(&key(0).evaluation);
+    let mut follow = Follow::open(&bench.context, declared::DONE, filter, true, Start::Beginning).await;
+    assert_eq!(follow.backlog(), 1_500);
+    let mut read = vec![follow.next_known().await.unwrap().sequence];
+    let stream = bench.context.jetstream().get_stream("DONE").await.unwrap();
+    // The reader holds the first ones already; the last of those it counted on never comes.
+    for sequence in 1_001..=1_500 {
+        stream.delete_message(sequence).await.unwrap();
+    }
+    let all = follow.each_known(|message| read.push(message.sequence));
+    tokio::time::timeout(Duration::from_secs(30), all)
+        .await
+        .expect("it ends");
+    assert_eq!(read[..1_000], (1..=1_000).collect::<Vec<_>>());
+    assert_eq!(follow.backlog(), 0);
+    assert!(follow.next_known().await.is_none());
+    bench
+        .context
+        .publisher
+        .publish(&completion(1_500, "new"), None)
+        .await
+        .unwrap();
+    assert_eq!(follow.next().await.sequence, 1_501);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_empty_stream_has_nothing_known() {
+    let bench = bench().await;
+    let mut follow = Follow::open(
+        &bench.context,
+        declared::DONE,
+        "tm.done.>".to_owned(),
+        true,
+        Start::LastPerSubject,
+    )
+    .await;
+    let mut read = 0;
+    follow.each_known(|_| read += 1).await;
+    assert_eq!(read, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_lease_has_one_holder_and_passes_on_when_it_is_given_back() {
     let bench = bench().await;
     let first = acquire(&bench.context, "group.a").await.unwrap();
