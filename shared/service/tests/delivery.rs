@@ -191,10 +191,7 @@ async fn failures_and_panics_are_delivered_again_until_the_effect_is_stored() {
                         "a panic at the first delivery"
                     );
                     if item % 4 == 1 && delivery.delivered == 1 {
-                        return Err(Failure {
-                            class: tidemill_domain::Class::Transient,
-                            reason: "first try".to_owned(),
-                        });
+                        return Err(Failure::transient("first try"));
                     }
                     publisher.publish(&completion(item, "done"), None).await?;
                     Ok(())
@@ -243,6 +240,52 @@ async fn what_cannot_be_processed_is_kept_with_its_reason() {
         tidemill_codec::decode::<Release>(&letter.payload).unwrap(),
         released(0).release
     );
+    stop.cancel();
+    working.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_breaks_its_handler_again_and_again_is_kept_with_the_reason() {
+    let bench = bench().await;
+    release_all(&bench.context, 2).await;
+    let stop = CancellationToken::new();
+    let tries = Arc::new(AtomicUsize::new(0));
+    let working = {
+        let (context, stop, tries) = (bench.context.clone(), stop.clone(), Arc::clone(&tries));
+        tokio::spawn(async move {
+            let publisher = context.publisher.clone();
+            let handler = move |delivery: tidemill_service::Delivery| {
+                let (publisher, tries) = (publisher.clone(), Arc::clone(&tries));
+                async move {
+                    let item = subject::key_of(&delivery.subject).unwrap().item;
+                    if item == 0 {
+                        tries.fetch_add(1, Ordering::Relaxed);
+                        panic!("it is broken");
+                    }
+                    publisher.publish(&completion(item, "done"), None).await?;
+                    Ok(())
+                }
+            };
+            let durable = Durable {
+                ack_wait: Duration::from_millis(300),
+                ..impatient()
+            };
+            work(&context, &durable, 4, &stop, handler).await;
+        })
+    };
+    let filter = "tm.dead.>".to_owned();
+    let mut dead = Follow::open(&bench.context, declared::DEAD, filter, false, Start::Beginning).await;
+    let letter = tokio::time::timeout(Duration::from_secs(60), dead.next())
+        .await
+        .expect("a dead letter");
+    let headers = letter.headers.unwrap();
+    let reason = headers.get("Tidemill-Reason").unwrap().as_str();
+    assert!(reason.contains("it is broken"), "{reason}");
+    assert_eq!(tries.load(Ordering::Relaxed), 10);
+    assert_eq!(wait_for_done(&bench.context, 1).await, HashSet::from([key(1)]));
+    while messages(&bench.context, "READY").await > 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
     stop.cancel();
     working.await.unwrap();
 }
