@@ -22,8 +22,9 @@ pub struct Durable {
     pub max_ack_pending: i64,
 }
 
-/// A distant backstop: deliveries lost to kills and preemption count as well, so failures are counted elsewhere.
-pub const MAX_DELIVER: i64 = 1_000;
+/// No limit: deliveries lost to kills and preemption count as well, and a message past a limit would stay undelivered
+/// without a word. What is given up becomes a dead letter, which the services decide.
+pub const MAX_DELIVER: i64 = -1;
 
 /// How long a message stays with a process that fell silent.
 pub const ACK_WAIT: Duration = Duration::from_secs(20);

@@ -37,8 +37,7 @@ pub(crate) async fn follow(context: Context, mut newest: watch::Receiver<Newest>
     let filter = subject::grade_of_evaluation(&event.evaluation);
     let grades = Follow::open(&context, declared::GRADE, filter, false, Start::Beginning).await;
     let mut evaluation = Evaluation {
-        replayed: grades.backlog() == 0,
-        to_replay: grades.backlog(),
+        replayed: false,
         changed: vec![false; manifest.benchmarks.len()],
         fold: Fold::new(&manifest),
         draining: Draining::default(),
@@ -86,9 +85,7 @@ struct Evaluation {
     fold: Fold,
     /// Benchmarks with grades that no published result holds.
     changed: Vec<bool>,
-    /// Grades that were there at the start, less those folded since.
-    to_replay: u64,
-    /// They are all folded: before, results would show less than an earlier aggregator did.
+    /// All grades that were there at the start are folded: before, results would show less than an earlier aggregator did.
     replayed: bool,
     draining: Draining,
     last_change: Instant,
@@ -99,6 +96,13 @@ impl Evaluation {
         let mut ticks = interval(self.context.config.aggregator.publish_interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
+            let replayed = self.replayed;
+            let next = async {
+                if replayed {
+                    return Some(grades.next().await);
+                }
+                grades.next_known().await
+            };
             if self.replayed && self.fold.is_complete() {
                 let newest = newest.borrow().clone();
                 return self.end(&newest).await;
@@ -115,7 +119,10 @@ impl Evaluation {
                         return self.end(&newest).await;
                     }
                 }
-                message = grades.next() => self.fold(&message),
+                message = next => match message {
+                    Some(message) => self.fold(&message),
+                    None => self.replayed = true,
+                },
             }
         }
     }
@@ -135,8 +142,6 @@ impl Evaluation {
                 *changed = true;
             }
         }
-        self.to_replay = self.to_replay.saturating_sub(1);
-        self.replayed |= self.to_replay == 0;
     }
 
     /// Publishes what changed. True when the evaluation drains and nothing more will come.

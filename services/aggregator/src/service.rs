@@ -33,8 +33,15 @@ async fn aggregate(context: &Context, held: &Held) {
     let filter = "tm.evaluation.>".to_owned();
     let mut follow = Follow::open(context, declared::EVALUATION, filter, false, Start::LastPerSubject).await;
     let mut live = Live::new(context.clone());
-    let mut backlog = follow.backlog();
+    // The newest event of an evaluation is known when all known ones were read; before, an old one may look live.
+    let mut is_current = false;
     loop {
+        let next = async {
+            if is_current {
+                return Some(follow.next().await);
+            }
+            follow.next_known().await
+        };
         let message = tokio::select! { biased;
             () = context.draining.cancelled() => break,
             () = held.lost().cancelled() => break,
@@ -44,12 +51,13 @@ async fn aggregate(context: &Context, held: &Held) {
                 }
                 continue;
             }
-            message = follow.next() => message,
+            message = next => message,
         };
-        live.note(&message);
-        // The newest event of an evaluation is known when the backlog was read; before, an old one may look live.
-        backlog = backlog.saturating_sub(1);
-        if backlog == 0 {
+        match message {
+            Some(message) => live.note(&message),
+            None => is_current = true,
+        }
+        if is_current {
             live.start();
         }
     }

@@ -124,9 +124,9 @@ impl Bench {
         let filter = "tm.result.>".to_owned();
         let mut follow = Follow::open(&self.context, declared::RESULT, filter, false, Start::Beginning).await;
         let mut results = Vec::new();
-        for _ in 0..follow.backlog() {
-            results.push(serde_json::from_slice(&follow.next().await.payload).unwrap());
-        }
+        follow
+            .each_known(|message| results.push(serde_json::from_slice(&message.payload).unwrap()))
+            .await;
         results
     }
 

@@ -53,16 +53,45 @@ impl<E: Engine> Worker<E> {
         if (release.again || delivery.delivered > 1) && self.is_recorded(&release.key).await? {
             return Ok(());
         }
-        let manifest = self.context.store.manifest(&release.manifest).await?;
+        let manifest = match self.context.store.manifest(&release.manifest).await {
+            Ok(manifest) => manifest,
+            Err(error) => return Err(self.without_manifest(&release, &delivery, error).await?),
+        };
         let Some((benchmark, item)) = manifest.find(&release.key) else {
             let reason = format!("manifest {} declares no {}", release.manifest, release.key);
-            return Err(Failure::permanent(reason));
+            return Err(self.give_up(&release, &delivery, Failure::permanent(reason)).await?);
         };
         let completion = match self.complete(&release, benchmark, item).await {
             Ok(completion) => completion,
             Err(GivenBack) => return Err(Failure::cancelled()),
         };
         self.record(&completion, &delivery).await
+    }
+
+    /// What an unreadable manifest means for its item: waiting, for the store or for a newer generator, or its end.
+    async fn without_manifest(
+        &self,
+        release: &Release,
+        delivery: &Delivery,
+        error: tidemill_storage::Error,
+    ) -> Result<Failure, Failure> {
+        if let Some(failure) = Failure::left_to_newer(&error, delivery.delivered) {
+            return Ok(failure);
+        }
+        let failure = Failure::from(error);
+        if failure.class != Class::Permanent {
+            return Ok(failure);
+        }
+        self.give_up(release, delivery, failure).await
+    }
+
+    /// Records that an item will never be asked, so that it is not released again and its evaluation can end. Returns the
+    /// failure for the dead letter.
+    async fn give_up(&self, release: &Release, delivery: &Delivery, failure: Failure) -> Result<Failure, Failure> {
+        let outcome = Outcome::without_answer(Ending::EngineError, failure.reason.clone());
+        self.record(&completion(release, outcome, Tally::default()), delivery)
+            .await?;
+        Ok(failure)
     }
 
     /// Whether DONE holds the key's completion.

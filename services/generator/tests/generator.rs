@@ -92,11 +92,12 @@ impl Bench {
     }
 
     async fn release(&self, benchmark: u32, item: u32, again: bool) {
-        let release = Release {
-            key: key(benchmark, item),
-            manifest: self.manifest.clone(),
-            again,
-        };
+        self.release_of(self.manifest.clone(), key(benchmark, item), again)
+            .await;
+    }
+
+    async fn release_of(&self, manifest: Digest, key: ItemKey, again: bool) {
+        let release = Release { key, manifest, again };
         let released = Released {
             group: group(),
             release,
@@ -124,6 +125,30 @@ impl Bench {
         };
         timeout(PATIENCE, reading).await.unwrap();
         completions
+    }
+
+    /// The digest of a manifest whose bytes are not what it says.
+    fn damaged_manifest(&self) -> Digest {
+        let digest = Digest::of(b"damaged");
+        let path = self.folder.path().join(format!("manifests/{}.zst", digest.hex()));
+        std::fs::write(path, b"not a manifest").unwrap();
+        digest
+    }
+
+    /// The subjects and reasons of the first `count` dead letters.
+    async fn dead_letters(&self, count: usize) -> BTreeMap<String, String> {
+        let filter = subject::dead("generator");
+        let mut follow = Follow::open(&self.context, declared::DEAD, filter, false, Start::Beginning).await;
+        let mut letters = BTreeMap::new();
+        let reading = async {
+            while letters.len() < count {
+                let headers = follow.next().await.headers.unwrap();
+                let header = |name| headers.get(name).unwrap().as_str().to_owned();
+                letters.insert(header("Tidemill-Subject"), header("Tidemill-Reason"));
+            }
+        };
+        timeout(PATIENCE, reading).await.unwrap();
+        letters
     }
 
     /// Messages that are delivered and not acknowledged, and those that wait.
@@ -275,6 +300,29 @@ async fn an_item_that_is_recorded_is_not_asked_for_again() {
     bench.wait_for_nothing_in_hand().await;
     assert_eq!(engine.requests_for(&prompt(0)), 1);
     assert_eq!(engine.requests_for(&prompt(1)), 1);
+    generator.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_item_that_can_never_be_asked_ends_as_a_failure_and_a_dead_letter() {
+    let bench = Bench::new(1).await;
+    let engine = engine(|_| Reply::text(" 1"));
+    let generator = bench.start().await;
+    bench.serve(&[&engine]).await;
+    bench.release_of(bench.damaged_manifest(), key(0, 0), false).await;
+    bench.release(0, 7, false).await;
+    let (completions, letters) = (bench.completions(2).await, bench.dead_letters(2).await);
+    for (item, reason) in [(0, "damaged"), (7, "declares no")] {
+        let completion = &completions[&(0, item)];
+        assert_eq!((completion.ending, completion.requests), (Ending::EngineError, 0));
+        let detail = completion.detail.as_ref().unwrap();
+        assert!(detail.contains(reason), "{detail}");
+        let letter = &letters[&subject::ready(&group(), &key(0, item))];
+        assert!(letter.contains(reason), "{letter}");
+    }
+    bench.wait_for_nothing_in_hand().await;
+    assert_eq!(bench.pending().await, (0, 0));
+    assert_eq!(engine.stats().requests, 0);
     generator.drain().await;
 }
 

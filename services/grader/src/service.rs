@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use tidemill_codec::Error as CodecError;
-use tidemill_domain::{Completion, Grade, ItemKey, Outcome};
+use tidemill_domain::{Class, Completion, Grade, ItemKey, Outcome};
 use tidemill_service::{Context, Delivery, Failure, Fatal, Settled, now, span, work};
 use tidemill_streams::{durable, subject};
 use tidemill_telemetry::Metric;
@@ -47,7 +46,7 @@ impl Grading {
     async fn handle(&self, delivery: Delivery) -> Settled {
         let completion: Completion = match self.context.store.check_out(&delivery.payload).await {
             Ok(completion) => completion,
-            Err(error) => return Err(self.unreadable(&delivery, error).await?),
+            Err(error) => return Err(self.unreadable(&delivery, None, error).await?),
         };
         if subject::key_of(&delivery.subject).as_ref() != Some(&completion.key) {
             let key = &completion.key;
@@ -55,7 +54,10 @@ impl Grading {
                 "a completion of {key} under another key's subject"
             )));
         }
-        let suite = self.suites.get(&self.context.store, &completion.manifest).await?;
+        let suite = match self.suites.get(&self.context.store, &completion.manifest).await {
+            Ok(suite) => suite,
+            Err(error) => return Err(self.unreadable(&delivery, Some(&completion), error).await?),
+        };
         let (key, family) = (completion.key.clone(), suite.family(completion.key.benchmark));
         let Some(grade) = grade(suite, completion).await? else {
             return Err(Failure::permanent(format!("{key} is not declared by its manifest")));
@@ -67,21 +69,26 @@ impl Grading {
         Ok(())
     }
 
-    /// Records a fault of the grader for a completion that will never be readable, so that its evaluation can end, and
-    /// returns the failure for the dead letter. A version that a newer grader reads is left to that one.
-    async fn unreadable(&self, delivery: &Delivery, error: tidemill_storage::Error) -> Result<Failure, Failure> {
-        let is_lost = matches!(
-            &error,
-            tidemill_storage::Error::Codec(
-                CodecError::Foreign { .. }
-                    | CodecError::WrongSchema { .. }
-                    | CodecError::Malformed(_)
-                    | CodecError::TrailingBytes { .. }
-            )
-        );
+    /// Records a fault of the grader for a completion that will never be readable, or whose manifest will not, so that its
+    /// evaluation can end, and returns the failure for the dead letter. What a newer grader reads is left to that one for
+    /// a while.
+    async fn unreadable(
+        &self,
+        delivery: &Delivery,
+        completion: Option<&Completion>,
+        error: tidemill_storage::Error,
+    ) -> Result<Failure, Failure> {
+        if let Some(failure) = Failure::left_to_newer(&error, delivery.delivered) {
+            return Ok(failure);
+        }
         let failure = Failure::from(error);
+        let is_lost = failure.class == Class::Permanent;
         if let Some(key) = subject::key_of(&delivery.subject).filter(|_| is_lost) {
-            let grade = fault(key, failure.reason.clone());
+            let fault = fault(key, failure.reason.clone());
+            let grade = match completion {
+                Some(completion) => with_costs(fault, completion),
+                None => fault,
+            };
             self.context.publisher.publish(&grade, delivery.trace).await?;
             record(&grade, NO_GRADER);
         }
@@ -95,9 +102,7 @@ async fn grade(suite: Arc<Suite>, completion: Completion) -> Result<Option<Grade
         return Ok(suite.grade(&completion, now()));
     }
     let graded = tokio::task::spawn_blocking(move || suite.grade(&completion, now()));
-    graded
-        .await
-        .map_err(|error| Failure::of(tidemill_domain::Class::Bug, &error))
+    graded.await.map_err(|error| Failure::of(Class::Bug, &error))
 }
 
 fn fault(key: ItemKey, reason: String) -> Grade {
@@ -118,6 +123,19 @@ fn fault(key: ItemKey, reason: String) -> Grade {
         started: now,
         finished: now,
         graded: now,
+    }
+}
+
+/// A grade with what its completion cost, and when.
+fn with_costs(grade: Grade, completion: &Completion) -> Grade {
+    Grade {
+        prompt_tokens: completion.prompt_tokens,
+        completion_tokens: completion.completion_tokens,
+        requests: completion.requests,
+        cached: completion.cached,
+        started: completion.started,
+        finished: completion.finished,
+        ..grade
     }
 }
 

@@ -22,7 +22,7 @@ struct Bench {
     broker: Broker,
     context: Context,
     manifest: Digest,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 struct Running {
@@ -47,7 +47,7 @@ impl Bench {
             broker,
             context,
             manifest,
-            _folder: folder,
+            folder,
         }
     }
 
@@ -77,6 +77,14 @@ impl Bench {
     async fn finish(&self, item: u32, text: &str) {
         let completion = self.completion(item, text);
         self.context.publisher.publish(&completion, None).await.unwrap();
+    }
+
+    /// The digest of a manifest whose bytes are not what it says.
+    fn damaged_manifest(&self) -> Digest {
+        let digest = Digest::of(b"damaged");
+        let path = self.folder.path().join(format!("manifests/{}.zst", digest.hex()));
+        std::fs::write(path, b"not a manifest").unwrap();
+        digest
     }
 
     async fn finish_raw(&self, item: u32, payload: Vec<u8>) {
@@ -275,17 +283,53 @@ async fn an_unreadable_completion_is_a_dead_letter_and_a_fault_of_the_grader() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_completion_of_a_newer_version_is_left_to_a_newer_grader() {
+async fn a_completion_of_a_newer_version_is_left_to_a_newer_grader_for_a_while() {
     let bench = Bench::start(1).await;
     let mut newer = tidemill_codec::encode(&bench.completion(0, "0")).unwrap();
     newer[4] = 99;
-    bench.finish_raw(0, newer).await;
+    let grading = Grading {
+        context: bench.context.clone(),
+        suites: Suites::default(),
+    };
+    let delivery = |delivered| Delivery {
+        subject: subject::done(&key(0)),
+        payload: newer.clone().into(),
+        trace: None,
+        delivered,
+        sequence: 1,
+    };
+    for delivered in [1, 9] {
+        let failure = grading.handle(delivery(delivered)).await.unwrap_err();
+        assert_eq!(failure.class, Class::Transient);
+        assert!(failure.pause.is_some_and(|pause| pause >= Duration::from_secs(10)));
+        assert_eq!(bench.messages(declared::GRADE.name).await, 0);
+    }
+    let failure = grading.handle(delivery(10)).await.unwrap_err();
+    assert_eq!(failure.class, Class::Permanent);
+    assert!(failure.reason.contains("version 99 is not known"), "{failure:?}");
+    let grades = bench.grades(1).await;
+    assert_eq!(grades[0].outcome, Outcome::GraderError);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_manifest_is_a_dead_letter_and_a_fault_of_the_grader() {
+    let bench = Bench::start(1).await;
+    let completion = Completion {
+        manifest: bench.damaged_manifest(),
+        ..bench.completion(0, "0")
+    };
+    bench.context.publisher.publish(&completion, None).await.unwrap();
     let grader = bench.grader();
-    let (_, reason) = bench.dead_letter().await;
+    let (grades, (letter_subject, reason)) = (bench.grades(1).await, bench.dead_letter().await);
     bench.settled().await;
     grader.drain().await;
-    assert!(reason.contains("version 99 is not known"), "{reason}");
-    assert_eq!(bench.messages(declared::GRADE.name).await, 0);
+    assert_eq!(
+        (grades[0].outcome, grades[0].requests, grades[0].started),
+        (Outcome::GraderError, 1, Timestamp(0))
+    );
+    assert!(grades[0].reason.as_ref().unwrap().contains("damaged"));
+    assert_eq!(letter_subject, subject::done(&key(0)));
+    assert!(reason.contains("damaged"), "{reason}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,5 +1,7 @@
 //! Reading a stream from a place on, for ever, across reconnects: the input of folds.
 
+use std::time::Duration;
+
 use async_nats::HeaderMap;
 use async_nats::jetstream::consumer::{DeliverPolicy, pull};
 use bytes::Bytes;
@@ -47,6 +49,12 @@ pub enum Start {
     After(u64),
 }
 
+/// Silence, while messages are known to be left, after which a reader asks anew what is left. It doubles each time.
+const SILENCE: Duration = Duration::from_secs(1);
+
+/// The longest such silence.
+const LONGEST_SILENCE: Duration = Duration::from_secs(16);
+
 /// Follows a stream without acknowledging: any number may follow, and each begins where it likes.
 ///
 /// After a reconnect the reader is made again behind the last message seen, since ordered consumers take 15 s to notice.
@@ -58,7 +66,9 @@ pub struct Follow {
     start: Start,
     reader: Option<pull::Ordered>,
     connections: watch::Receiver<u64>,
+    /// Messages known to the last opening and not read since.
     backlog: u64,
+    silence: Duration,
     backoff: Backoff,
 }
 
@@ -79,24 +89,28 @@ impl Follow {
             reader: None,
             connections,
             backlog: 0,
+            silence: SILENCE,
             backoff: Backoff::standard(),
         };
-        follow.backlog = follow.reopen().await;
+        follow.reopen().await;
         follow
     }
 
-    /// Matching messages that were there when it was opened.
+    /// Matching messages that were there when it was opened and are not read yet. Some may expire before they are, so
+    /// a loop over so many may wait for ever: read them with [`Follow::next_known`] or [`Follow::each_known`].
     #[must_use]
     pub const fn backlog(&self) -> u64 {
         self.backlog
     }
 
-    async fn reopen(&mut self) -> u64 {
+    /// Opens the reader behind the last message seen and notes how many messages are known to come.
+    async fn reopen(&mut self) {
         loop {
             match self.try_open().await {
                 Ok(backlog) => {
                     self.backoff.reset();
-                    return backlog;
+                    self.backlog = backlog;
+                    return;
                 }
                 Err(error) => {
                     tracing::debug!(stream = self.stream.name, %error, "cannot follow yet");
@@ -147,6 +161,10 @@ impl Follow {
                         let Ok(info) = message.info() else { continue };
                         let (sequence, pending) = (info.stream_sequence, info.pending);
                         self.start = Start::After(sequence);
+                        // A reader that began anew by itself may bring more than the one before it knew of.
+                        let is_first = info.consumer_sequence == 1;
+                        self.backlog = if is_first { pending } else { pending.min(self.backlog.saturating_sub(1)) };
+                        self.silence = SILENCE;
                         let async_nats::Message { subject, payload, headers, .. } = message.message;
                         return Followed { subject: subject.to_string(), payload, headers, sequence, pending };
                     }
@@ -158,6 +176,39 @@ impl Follow {
                     None => self.reader = None,
                 },
             }
+        }
+    }
+
+    /// The next message of those that were there already; `None` when all of them were read or have expired.
+    ///
+    /// Messages may expire unread, and then the last one says that more are to come. So while nothing comes the reader
+    /// is made anew, which tells what is left.
+    ///
+    /// # Cancel safety
+    /// No message is lost when the future is dropped.
+    pub async fn next_known(&mut self) -> Option<Followed> {
+        while self.backlog > 0 {
+            match tokio::time::timeout(self.silence, self.next()).await {
+                Ok(message) => return Some(message),
+                Err(_) => {
+                    self.silence = (self.silence * 2).min(LONGEST_SILENCE);
+                    self.reopen().await;
+                }
+            }
+        }
+        None
+    }
+
+    /// Hands over every message that was there already, in the stream's order, and returns when there are no more.
+    ///
+    /// After a reconnect a reader of the last message of each subject may hand over several of a subject: the last
+    /// counts, as it does for messages that come later.
+    ///
+    /// # Cancel safety
+    /// No message is lost when the future is dropped: what was not handed over comes next.
+    pub async fn each_known(&mut self, mut take: impl FnMut(Followed)) {
+        while let Some(message) = self.next_known().await {
+            take(message);
         }
     }
 }

@@ -19,7 +19,13 @@ pub struct Failure {
     pub class: Class,
     /// Why, with the whole chain.
     pub reason: String,
+    /// The pause before the next delivery of what is tried again; `None` lets it grow from delivery to delivery.
+    pub pause: Option<Duration>,
 }
+
+/// Deliveries after which a message that ended in a bug, or that only a newer process understands, is given up. Lost
+/// deliveries count too, so that a sample has several more than a broken process or two use up.
+pub const MOST_DELIVERIES: i64 = 10;
 
 impl Failure {
     /// A failure from an error and its class; the reason is the error with all its sources.
@@ -34,24 +40,50 @@ impl Failure {
             }
             source = cause.source();
         }
-        Self { class, reason }
+        Self {
+            class,
+            reason,
+            pause: None,
+        }
+    }
+
+    /// A failure that may pass.
+    #[must_use]
+    pub fn transient(reason: impl Into<String>) -> Self {
+        Self::new(Class::Transient, reason)
     }
 
     /// A failure that will not pass.
     #[must_use]
     pub fn permanent(reason: impl Into<String>) -> Self {
-        Self {
-            class: Class::Permanent,
-            reason: reason.into(),
-        }
+        Self::new(Class::Permanent, reason)
     }
 
     /// Work given back on purpose.
     #[must_use]
     pub fn cancelled() -> Self {
+        Self::new(Class::Cancelled, "draining")
+    }
+
+    /// A failure that a newer process would not have, while fewer than [`MOST_DELIVERIES`] were made: the message is given
+    /// back for the longest pause. In a deployment half way through an upgrade a newer process then gets it.
+    #[must_use]
+    pub fn left_to_newer(error: &tidemill_storage::Error, delivered: i64) -> Option<Self> {
+        let is_newer = matches!(
+            error,
+            tidemill_storage::Error::Codec(tidemill_codec::Error::UnknownVersion { .. })
+        );
+        (is_newer && delivered < MOST_DELIVERIES).then(|| Self {
+            pause: Some(LONGEST_PAUSE),
+            ..Self::of(Class::Transient, error)
+        })
+    }
+
+    pub(crate) fn new(class: Class, reason: impl Into<String>) -> Self {
         Self {
-            class: Class::Cancelled,
-            reason: "draining".to_owned(),
+            class,
+            reason: reason.into(),
+            pause: None,
         }
     }
 }
@@ -87,11 +119,23 @@ fn pause(delivered: i64) -> Duration {
     (Duration::from_millis(100) * 2_u32.pow(doublings)).min(LONGEST_PAUSE)
 }
 
+/// A handler's outcome, with what settling it needs.
 pub(crate) struct Handled {
     pub(crate) subject: String,
     pub(crate) payload: Bytes,
     pub(crate) delivered: i64,
     pub(crate) settled: Settled,
+}
+
+impl Handled {
+    /// It becomes a dead letter: it will not pass, or it ended in a bug as often as is borne.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.settled.as_ref().is_err_and(|failure| match failure.class {
+            Class::Permanent => true,
+            Class::Bug => self.delivered >= MOST_DELIVERIES,
+            Class::Transient | Class::Cancelled => false,
+        })
+    }
 }
 
 /// Sends what the outcome of a handler asks for.
@@ -103,6 +147,7 @@ pub(crate) async fn settle(context: &Context, handled: Handled, acker: &Acker) {
     tidemill_telemetry::count(Metric::Settled, [("stage", context.role), ("class", class)]);
     let sent = match &handled.settled {
         Ok(()) => acker.ack().await,
+        Err(failure) if handled.is_given_up() => bury(context, &handled, &failure.reason, acker).await,
         Err(failure) => match failure.class {
             Class::Transient => {
                 tracing::warn!(
@@ -111,14 +156,15 @@ pub(crate) async fn settle(context: &Context, handled: Handled, acker: &Acker) {
                     delivered = handled.delivered,
                     "will be tried again"
                 );
-                acker.ack_with(AckKind::Nak(Some(pause(handled.delivered)))).await
+                let pause = failure.pause.unwrap_or_else(|| pause(handled.delivered));
+                acker.ack_with(AckKind::Nak(Some(pause))).await
             }
             Class::Cancelled => acker.ack_with(AckKind::Nak(None)).await,
-            Class::Permanent => bury(context, &handled, &failure.reason, acker).await,
-            Class::Bug => {
+            Class::Permanent | Class::Bug => {
                 tracing::error!(
                     subject = handled.subject,
                     reason = failure.reason,
+                    delivered = handled.delivered,
                     "a bug: left for redelivery"
                 );
                 Ok(())
@@ -169,6 +215,40 @@ mod tests {
         assert_eq!(pause(2), Duration::from_millis(200));
         assert_eq!(pause(1_000), LONGEST_PAUSE);
         assert_eq!(pause(-5), Duration::from_millis(100));
+    }
+
+    #[test]
+    fn a_newer_version_is_waited_for_as_often_as_is_borne() {
+        let newer = || tidemill_codec::Error::UnknownVersion {
+            name: "completion",
+            found: 2,
+            known: 1,
+        };
+        let left = |delivered| Failure::left_to_newer(&newer().into(), delivered);
+        let first = left(1).map(|failure| (failure.class, failure.pause));
+        assert_eq!(first, Some((Class::Transient, Some(LONGEST_PAUSE))));
+        assert!(left(MOST_DELIVERIES - 1).is_some());
+        assert!(left(MOST_DELIVERIES).is_none());
+        let foreign = tidemill_codec::Error::Foreign { length: 0 };
+        assert!(Failure::left_to_newer(&foreign.into(), 1).is_none());
+    }
+
+    #[test]
+    fn a_bug_is_given_up_at_last_and_a_passing_failure_never() {
+        let is_given_up = |class, delivered| {
+            let handled = Handled {
+                subject: String::new(),
+                payload: Bytes::new(),
+                delivered,
+                settled: Err(Failure::new(class, "")),
+            };
+            handled.is_given_up()
+        };
+        assert!(!is_given_up(Class::Bug, MOST_DELIVERIES - 1));
+        assert!(is_given_up(Class::Bug, MOST_DELIVERIES));
+        assert!(is_given_up(Class::Permanent, 1));
+        assert!(!is_given_up(Class::Transient, 100_000));
+        assert!(!is_given_up(Class::Cancelled, 100_000));
     }
 
     #[test]

@@ -42,7 +42,7 @@ const GATHER: Duration = Duration::from_millis(2);
 ///
 /// The handler's effects must be stored when it returns `Ok`: the message is then acknowledged. While it runs the broker is
 /// told every third of `ack_wait`. A panic in a handler is a bug of ours: the message is left for redelivery and the loop
-/// goes on. On drain nothing new is taken and what is in flight is finished, until the context is cancelled.
+/// goes on; a message that ends so again and again becomes a dead letter. On drain nothing new is taken and what is in flight is finished, until the context is cancelled.
 pub async fn work<H, F>(context: &Context, durable: &Durable, slots: usize, stop: &CancellationToken, handler: H)
 where
     H: Fn(Delivery) -> F,
@@ -181,14 +181,8 @@ impl Worker<'_> {
         let (id, settled) = match ended {
             Ok((id, settled)) => (id, settled),
             Err(error) => {
-                let reason = error.to_string();
-                (
-                    error.id(),
-                    Err(Failure {
-                        class: Class::Bug,
-                        reason,
-                    }),
-                )
+                let failure = Failure::new(Class::Bug, error.to_string());
+                (error.id(), Err(failure))
             }
         };
         let Some(InFlight { delivery, acker }) = self.in_flight.remove(&id) else {
@@ -210,8 +204,7 @@ impl Worker<'_> {
             delivered,
             settled,
         };
-        let buries = matches!(&handled.settled, Err(failure) if failure.class == Class::Permanent);
-        if buries {
+        if handled.is_given_up() {
             // Publishing the dead letter may wait for the broker, which the loop must not.
             let context = self.context.clone();
             tokio::spawn(async move { settle::settle(&context, handled, &acker).await });

@@ -191,10 +191,7 @@ async fn failures_and_panics_are_delivered_again_until_the_effect_is_stored() {
                         "a panic at the first delivery"
                     );
                     if item % 4 == 1 && delivery.delivered == 1 {
-                        return Err(Failure {
-                            class: tidemill_domain::Class::Transient,
-                            reason: "first try".to_owned(),
-                        });
+                        return Err(Failure::transient("first try"));
                     }
                     publisher.publish(&completion(item, "done"), None).await?;
                     Ok(())
@@ -248,6 +245,52 @@ async fn what_cannot_be_processed_is_kept_with_its_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_breaks_its_handler_again_and_again_is_kept_with_the_reason() {
+    let bench = bench().await;
+    release_all(&bench.context, 2).await;
+    let stop = CancellationToken::new();
+    let tries = Arc::new(AtomicUsize::new(0));
+    let working = {
+        let (context, stop, tries) = (bench.context.clone(), stop.clone(), Arc::clone(&tries));
+        tokio::spawn(async move {
+            let publisher = context.publisher.clone();
+            let handler = move |delivery: tidemill_service::Delivery| {
+                let (publisher, tries) = (publisher.clone(), Arc::clone(&tries));
+                async move {
+                    let item = subject::key_of(&delivery.subject).unwrap().item;
+                    if item == 0 {
+                        tries.fetch_add(1, Ordering::Relaxed);
+                        panic!("it is broken");
+                    }
+                    publisher.publish(&completion(item, "done"), None).await?;
+                    Ok(())
+                }
+            };
+            let durable = Durable {
+                ack_wait: Duration::from_millis(300),
+                ..impatient()
+            };
+            work(&context, &durable, 4, &stop, handler).await;
+        })
+    };
+    let filter = "tm.dead.>".to_owned();
+    let mut dead = Follow::open(&bench.context, declared::DEAD, filter, false, Start::Beginning).await;
+    let letter = tokio::time::timeout(Duration::from_secs(60), dead.next())
+        .await
+        .expect("a dead letter");
+    let headers = letter.headers.unwrap();
+    let reason = headers.get("Tidemill-Reason").unwrap().as_str();
+    assert!(reason.contains("it is broken"), "{reason}");
+    assert_eq!(tries.load(Ordering::Relaxed), 10);
+    assert_eq!(wait_for_done(&bench.context, 1).await, HashSet::from([key(1)]));
+    while messages(&bench.context, "READY").await > 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    stop.cancel();
+    working.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_broker_that_is_killed_loses_nothing_and_work_goes_on() {
     let mut bench = bench().await;
     release_all(&bench.context, 200).await;
@@ -283,6 +326,58 @@ async fn a_broker_that_is_killed_loses_nothing_and_work_goes_on() {
     assert_eq!(messages(&bench.context, "DONE").await, 200);
     stop.cancel();
     working.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reading_what_is_known_ends_although_messages_expire_unread() {
+    let bench = bench().await;
+    for item in 0..1_500 {
+        bench
+            .context
+            .publisher
+            .publish(&completion(item, "done"), None)
+            .await
+            .unwrap();
+    }
+    let filter = subject::done_of_evaluation(&key(0).evaluation);
+    let mut follow = Follow::open(&bench.context, declared::DONE, filter, true, Start::Beginning).await;
+    assert_eq!(follow.backlog(), 1_500);
+    let mut read = vec![follow.next_known().await.unwrap().sequence];
+    let stream = bench.context.jetstream().get_stream("DONE").await.unwrap();
+    // The reader holds the first ones already; the last of those it counted on never comes.
+    for sequence in 1_001..=1_500 {
+        stream.delete_message(sequence).await.unwrap();
+    }
+    let all = follow.each_known(|message| read.push(message.sequence));
+    tokio::time::timeout(Duration::from_secs(30), all)
+        .await
+        .expect("it ends");
+    assert_eq!(read[..1_000], (1..=1_000).collect::<Vec<_>>());
+    assert_eq!(follow.backlog(), 0);
+    assert!(follow.next_known().await.is_none());
+    bench
+        .context
+        .publisher
+        .publish(&completion(1_500, "new"), None)
+        .await
+        .unwrap();
+    assert_eq!(follow.next().await.sequence, 1_501);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_empty_stream_has_nothing_known() {
+    let bench = bench().await;
+    let mut follow = Follow::open(
+        &bench.context,
+        declared::DONE,
+        "tm.done.>".to_owned(),
+        true,
+        Start::LastPerSubject,
+    )
+    .await;
+    let mut read = 0;
+    follow.each_known(|_| read += 1).await;
+    assert_eq!(read, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
