@@ -1,5 +1,7 @@
 //! What is wrong here, and what to do.
 
+use std::collections::VecDeque;
+
 use serde::Serialize;
 use tidemill_config::Config;
 use tidemill_service::{Broker, Context, Follow, Start};
@@ -146,28 +148,29 @@ async fn contents(place: &Place, config: &Config, broker: Broker) -> Vec<Finding
 }
 
 /// Dead letters that are shown, newest last.
-const SHOWN: u64 = 5;
+const SHOWN: usize = 5;
 
 async fn dead_letters(context: &Context) -> Option<Finding> {
     context.jetstream().get_stream(declared::DEAD.name).await.ok()?;
     let mut follow = Follow::open(context, declared::DEAD, "tm.dead.>".to_owned(), true, Start::Beginning).await;
-    let count = follow.backlog();
-    let mut reasons = Vec::new();
-    for index in 0..count {
-        let message = follow.next().await;
-        if index + SHOWN >= count {
-            let header = |name: &str| Some(message.headers.as_ref()?.get(name)?.to_string());
-            let subject = header("Tidemill-Subject").unwrap_or_else(|| message.subject.clone());
-            reasons.push(format!(
-                "{subject}: {}",
-                header("Tidemill-Reason").unwrap_or_else(|| "no reason".to_owned())
-            ));
+    let (mut count, mut reasons) = (0, VecDeque::new());
+    while let Some(message) = follow.next_known().await {
+        let header = |name: &str| Some(message.headers.as_ref()?.get(name)?.to_string());
+        let subject = header("Tidemill-Subject").unwrap_or_else(|| message.subject.clone());
+        let reason = header("Tidemill-Reason").unwrap_or_else(|| "no reason".to_owned());
+        reasons.push_back(format!("{subject}: {reason}"));
+        if reasons.len() > SHOWN {
+            reasons.pop_front();
         }
+        count += 1;
     }
     let found = if count == 0 {
         Ok("none".to_owned())
     } else {
-        Err(anyhow::anyhow!("{count}; the newest: {}", reasons.join(" | ")))
+        Err(anyhow::anyhow!(
+            "{count}; the newest: {}",
+            reasons.make_contiguous().join(" | ")
+        ))
     };
     Some(finding("dead letters", found))
 }

@@ -73,8 +73,7 @@ where
 {
     let mut follow = Follow::open(context, stream, filter, false, Start::Beginning).await;
     let mut read = HashMap::new();
-    for _ in 0..follow.backlog() {
-        let message = follow.next().await;
+    while let Some(message) = follow.next_known().await {
         let Some(key) = subject::key_of(&message.subject) else {
             continue;
         };

@@ -171,12 +171,10 @@ impl Following {
             events: Follow::open(context, declared::EVALUATION, events, false, Start::LastPerSubject).await,
             results: Follow::open(context, declared::RESULT, results, false, Start::Beginning).await,
         };
-        for _ in 0..following.events.backlog() {
-            let message = following.events.next().await;
+        while let Some(message) = following.events.next_known().await {
             following.view.apply_event(&message);
         }
-        for _ in 0..following.results.backlog() {
-            let message = following.results.next().await;
+        while let Some(message) = following.results.next_known().await {
             following.view.apply_result(&message);
         }
         following
