@@ -109,7 +109,14 @@ impl Evaluation {
             }
             tokio::select! { biased;
                 changed = newest.changed() => {
-                    if changed.is_err() || newest.borrow().event.state.is_ended() {
+                    if changed.is_err() {
+                        return;
+                    }
+                    let newest = newest.borrow_and_update().clone();
+                    if newest.event.state == EvaluationState::Superseded {
+                        self.retract(&newest).await;
+                    }
+                    if newest.event.state.is_ended() {
                         return;
                     }
                 }
@@ -169,6 +176,13 @@ impl Evaluation {
                 self.last_change,
             )
             .await
+    }
+
+    /// Says that what was published so far counts no longer.
+    async fn retract(&self, newest: &Newest) {
+        let known = self.fold.results().into_iter().filter(|result| result.coverage > 0.0);
+        let timeline = self.timeline(&newest.event);
+        self.outlet.superseded(newest, &timeline, known.collect()).await;
     }
 
     fn timeline(&self, event: &EvaluationEvent) -> Timeline {

@@ -11,6 +11,7 @@ mod verdict;
 mod draining;
 mod evaluation;
 mod publish;
+mod retraction;
 mod service;
 
 pub use fold::Fold;

@@ -17,7 +17,7 @@ const PROVISIONAL_AGE: Duration = Duration::from_secs(3_600);
 
 /// The broker drops a second message with the same id within its duplicate window: what two aggregators, or one before
 /// and after a restart, say in the same words is then said once.
-const MESSAGE_ID: &str = "Nats-Msg-Id";
+pub(crate) const MESSAGE_ID: &str = "Nats-Msg-Id";
 
 /// The result of a benchmark whose evaluation goes on.
 pub(crate) struct Snapshot {
@@ -82,6 +82,21 @@ impl Outlet {
         self.state(newest, event).await
     }
 
+    /// Publishes results of a superseded evaluation, from the last benchmark to the first: the first tells that all are said.
+    pub(crate) async fn superseded(&self, newest: &Newest, timeline: &Timeline, benchmarks: Vec<BenchmarkResult>) {
+        let verdict = (ResultState::Superseded, newest.event.reason.clone());
+        for (index, benchmark) in benchmarks.into_iter().enumerate().rev() {
+            let message = ResultMessage {
+                provisional: false,
+                result: result(&newest.event, verdict.clone(), timeline.clone(), vec![benchmark]),
+            };
+            let id = id_of_retraction(newest, index);
+            if !self.result(message, Ttl::Stream, Some(id)).await {
+                return;
+            }
+        }
+    }
+
     /// Ends an evaluation that cannot be folded.
     pub(crate) async fn without_result(&self, newest: &Newest, reason: String) {
         let event = newest.event.next(EvaluationState::Invalid, now(), Some(reason));
@@ -134,6 +149,11 @@ impl Outlet {
             }
         }
     }
+}
+
+/// The id under which an evaluation's benchmark is said to be superseded.
+pub(crate) fn id_of_retraction(newest: &Newest, benchmark: usize) -> String {
+    format!("superseded/{}/{}/{benchmark}", newest.event.evaluation, newest.sequence)
 }
 
 /// The same last result of the same life of an evaluation has the same id, whenever and by whom it is published.

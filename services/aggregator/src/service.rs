@@ -1,17 +1,27 @@
 //! The aggregator as a service: one task for each evaluation that is being served.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
+use futures::future::BoxFuture;
 use tidemill_domain::{EvaluationEvent, EvaluationId, EvaluationState};
 use tidemill_service::{Context, Fatal, Follow, Followed, Held, Start, acquire};
 use tidemill_streams::declared;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{Id, JoinError, JoinSet};
 
 use crate::evaluation::{self, Newest};
+use crate::publish::Outlet;
+use crate::retraction;
 
 /// The lease of the one aggregator.
 const LEASE: &str = "aggregator";
+
+/// Deaths of an evaluation's fold after which it ends invalid: what breaks it each time would break it for ever.
+const MOST_DEATHS: u32 = 4;
+
+/// The pause before a fold that died begins anew, times its deaths.
+const DEATH_PAUSE: Duration = Duration::from_millis(500);
 
 /// Runs an aggregator until the context drains.
 ///
@@ -32,7 +42,9 @@ pub async fn run(context: Context) -> Result<(), Fatal> {
 async fn aggregate(context: &Context, held: &Held) {
     let filter = "tm.evaluation.>".to_owned();
     let mut follow = Follow::open(context, declared::EVALUATION, filter, false, Start::LastPerSubject).await;
-    let mut live = Live::new(context.clone());
+    let mut live = Live::new(context.clone(), |context, newest| {
+        Box::pin(evaluation::follow(context, newest))
+    });
     // The newest event of an evaluation is known when all known ones were read; before, an old one may look live.
     let mut is_current = false;
     loop {
@@ -45,10 +57,8 @@ async fn aggregate(context: &Context, held: &Held) {
         let message = tokio::select! { biased;
             () = context.draining.cancelled() => break,
             () = held.lost().cancelled() => break,
-            Some(ended) = live.tasks.join_next() => {
-                if let Err(error) = ended {
-                    tracing::error!(%error, "a fold died; it begins anew with the next event of its evaluation");
-                }
+            Some(ended) = live.tasks.join_next_with_id() => {
+                live.note_end(ended);
                 continue;
             }
             message = next => message,
@@ -64,22 +74,33 @@ async fn aggregate(context: &Context, held: &Held) {
     live.stop().await;
 }
 
+/// Folds an evaluation until it has ended.
+type Folding = fn(Context, watch::Receiver<Newest>) -> BoxFuture<'static, ()>;
+
 /// The evaluations as their newest events tell, and the tasks of those that are served.
 struct Live {
     context: Context,
     newest: HashMap<EvaluationId, watch::Sender<Newest>>,
     /// Evaluations that changed and were not looked at since.
     changed: Vec<EvaluationId>,
+    folding: Folding,
     tasks: JoinSet<()>,
+    /// The evaluations of the tasks that fold.
+    folded: HashMap<Id, EvaluationId>,
+    /// How often an evaluation's fold died.
+    deaths: HashMap<EvaluationId, u32>,
 }
 
 impl Live {
-    fn new(context: Context) -> Self {
+    fn new(context: Context, folding: Folding) -> Self {
         Self {
             context,
             newest: HashMap::new(),
             changed: Vec::new(),
+            folding,
             tasks: JoinSet::new(),
+            folded: HashMap::new(),
+            deaths: HashMap::new(),
         }
     }
 
@@ -112,23 +133,68 @@ impl Live {
 
     /// Starts a task for every changed evaluation that is served and has none; running tasks see the change themselves.
     fn start(&mut self) {
+        let mut superseded = Vec::new();
         for id in std::mem::take(&mut self.changed) {
             let Some(newest) = self.newest.get(&id) else { continue };
             let state = newest.borrow().event.state;
             if newest.receiver_count() == 0 && is_served(state) {
-                self.tasks
-                    .spawn(evaluation::follow(self.context.clone(), newest.subscribe()));
+                let folding = (self.folding)(self.context.clone(), newest.subscribe());
+                self.folded.insert(self.tasks.spawn(folding).id(), id.clone());
+            }
+            if state == EvaluationState::Superseded {
+                superseded.push(newest.borrow().clone());
             }
             if state.is_ended() {
                 self.newest.remove(&id);
+                self.deaths.remove(&id);
             }
         }
+        superseded.retain(|newest| newest.event.result.is_some());
+        if !superseded.is_empty() {
+            self.tasks.spawn(retraction::retract(self.context.clone(), superseded));
+        }
+    }
+
+    /// A fold that died begins anew after a pause, since the next event of its evaluation may never come; one that dies
+    /// again and again ends its evaluation.
+    fn note_end(&mut self, ended: Result<(Id, ()), JoinError>) {
+        let (task, error) = match ended {
+            Ok((task, ())) => (task, None),
+            Err(error) => (error.id(), Some(error)),
+        };
+        let evaluation = self.folded.remove(&task);
+        let Some(error) = error else { return };
+        tracing::error!(evaluation_id = evaluation.as_ref().map(EvaluationId::as_str), %error, "a task died");
+        let Some(id) = evaluation else { return };
+        let Some(newest) = self.newest.get(&id).map(watch::Sender::subscribe) else {
+            return;
+        };
+        let deaths = self.deaths.entry(id.clone()).or_default();
+        *deaths += 1;
+        let context = self.context.clone();
+        if *deaths >= MOST_DEATHS {
+            self.tasks.spawn(give_up(context, newest, error.to_string()));
+            return;
+        }
+        let (folding, pause) = (self.folding, DEATH_PAUSE * *deaths);
+        let again = async move {
+            tokio::time::sleep(pause).await;
+            folding(context, newest).await;
+        };
+        self.folded.insert(self.tasks.spawn(again).id(), id);
     }
 
     /// Stops the tasks where they are; each ends at its next await.
     async fn stop(mut self) {
         self.tasks.shutdown().await;
     }
+}
+
+/// Ends an evaluation whose fold dies each time.
+async fn give_up(context: Context, newest: watch::Receiver<Newest>, reason: String) {
+    let latest = newest.borrow().clone();
+    let reason = format!("its grades could not be added up: {reason}");
+    Outlet::new(context).without_result(&latest, reason).await;
 }
 
 /// Grades can come: before, there is nothing to fold, and a queue of a thousand evaluations needs no readers.

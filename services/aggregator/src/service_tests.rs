@@ -273,6 +273,105 @@ async fn an_evaluation_that_drained_to_the_last_sample_is_final() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_evaluation_whose_fold_dies_each_time_ends_invalid_without_another_event() {
+    let bench = Bench::start(manifest(1, 1)).await;
+    bench.enter(EvaluationState::Serving, None).await;
+    let filter = "tm.evaluation.>".to_owned();
+    let mut events = Follow::open(&bench.context, declared::EVALUATION, filter, false, Start::Beginning).await;
+    let mut live = Live::new(bench.context.clone(), |_, _| Box::pin(async { panic!("broken") }));
+    live.note(&events.next().await);
+    live.start();
+    let mut ends = 0;
+    while let Some(ended) = live.tasks.join_next_with_id().await {
+        ends += 1;
+        live.note_end(ended);
+    }
+    assert_eq!(ends, MOST_DEATHS + 1, "each death, and the end");
+    let end = bench.end().await;
+    assert_eq!(end.state, EvaluationState::Invalid);
+    assert!(end.reason.as_ref().unwrap().contains("broken"), "{:?}", end.reason);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fold_that_died_once_begins_anew() {
+    static DEATHS: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    let bench = Bench::start(manifest(1, 1)).await;
+    bench.enter(EvaluationState::Serving, None).await;
+    bench.grade(&grade(0, 0, Outcome::Correct)).await;
+    let filter = "tm.evaluation.>".to_owned();
+    let mut events = Follow::open(&bench.context, declared::EVALUATION, filter, false, Start::Beginning).await;
+    let mut live = Live::new(bench.context.clone(), |context, newest| {
+        Box::pin(async move {
+            assert!(DEATHS.fetch_add(1, std::sync::atomic::Ordering::Relaxed) > 0, "broken");
+            evaluation::follow(context, newest).await;
+        })
+    });
+    live.note(&events.next().await);
+    live.start();
+    while let Some(ended) = live.tasks.join_next_with_id().await {
+        live.note_end(ended);
+    }
+    assert_eq!(bench.end().await.state, EvaluationState::Final);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_superseded_while_it_is_served_is_said_in_the_results() {
+    let bench = Bench::start(two_benchmarks()).await;
+    let aggregator = bench.aggregator();
+    bench.enter(EvaluationState::Serving, None).await;
+    bench.grade(&grade(0, 0, Outcome::Correct)).await;
+    bench.wait_for_result(|message| message.provisional).await;
+    bench
+        .enter(EvaluationState::Superseded, Some("the run went back"))
+        .await;
+    let last = bench.wait_for_result(|message| !message.provisional).await.result;
+    assert_eq!(
+        (last.state, last.reason.as_deref()),
+        (ResultState::Superseded, Some("the run went back"))
+    );
+    assert_eq!(last.benchmarks[0].coverage, 0.25);
+    aggregator.drain().await;
+    assert_eq!(
+        finals(&bench.results().await).len(),
+        1,
+        "nothing was known of the second"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_superseded_after_its_end_is_said_once() {
+    let bench = Bench::start(two_benchmarks()).await;
+    let first = bench.aggregator();
+    bench.enter(EvaluationState::Serving, None).await;
+    for item in 0..4 {
+        bench.grade(&grade(item, 0, Outcome::Correct)).await;
+    }
+    bench.grade(&second(Outcome::Correct)).await;
+    let end = bench.end().await;
+    first.drain().await;
+    // No aggregator runs when the run goes back.
+    let mut next = end.next(EvaluationState::Superseded, now(), Some("the run went back".to_owned()));
+    next.result = end.result;
+    let change = StateChange(next.clone());
+    let published = bench.context.publisher.publish(&change, None).await.unwrap();
+    let tidemill_service::Published::Stored(sequence) = published else {
+        panic!("{published:?}")
+    };
+    let aggregator = bench.aggregator();
+    let is_first = |message: &ResultMessage| {
+        message.result.state == ResultState::Superseded && message.result.benchmarks[0].name.as_str() == "benchmark"
+    };
+    bench.wait_for_result(is_first).await;
+    aggregator.drain().await;
+    retraction::retract(bench.context.clone(), vec![Newest { sequence, event: next }]).await;
+    let results = bench.results().await;
+    let retracted = finals(&results)
+        .into_iter()
+        .filter(|result| result.state == ResultState::Superseded);
+    assert_eq!(retracted.count(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_not_served_is_left_alone() {
     let mut bench = Bench::start(manifest(1, 1)).await;
     bench.grade(&grade(0, 0, Outcome::Correct)).await;
