@@ -5,7 +5,7 @@
 
 use std::io;
 use std::sync::OnceLock;
-use std::sync::mpsc::{self, Sender};
+use std::sync::mpsc::{self, SyncSender};
 
 use tokio::process::{Child, Command};
 use tokio::runtime::Handle;
@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 struct Request {
     command: Command,
     runtime: Handle,
-    answer: Sender<io::Result<Child>>,
+    answer: SyncSender<io::Result<Child>>,
 }
 
 /// Starts a child from the thread that lives as long as this process.
@@ -21,13 +21,13 @@ struct Request {
 /// # Errors
 /// When the program cannot be started, or there is no runtime here.
 pub fn spawn(command: Command) -> io::Result<Child> {
-    static STARTER: OnceLock<io::Result<Sender<Request>>> = OnceLock::new();
+    static STARTER: OnceLock<io::Result<SyncSender<Request>>> = OnceLock::new();
     let starter = STARTER
         .get_or_init(start_thread)
         .as_ref()
         .map_err(|error| io::Error::other(error.to_string()))?;
     let runtime = Handle::try_current().map_err(io::Error::other)?;
-    let (answer, answered) = mpsc::channel();
+    let (answer, answered) = mpsc::sync_channel(1);
     starter
         .send(Request {
             command,
@@ -40,8 +40,8 @@ pub fn spawn(command: Command) -> io::Result<Child> {
         .map_err(|_| io::Error::other("the starting thread ended"))?
 }
 
-fn start_thread() -> io::Result<Sender<Request>> {
-    let (sender, requests) = mpsc::channel::<Request>();
+fn start_thread() -> io::Result<SyncSender<Request>> {
+    let (sender, requests) = mpsc::sync_channel::<Request>(1);
     std::thread::Builder::new().name("children".to_owned()).spawn(move || {
         for mut request in requests {
             let _runtime = request.runtime.enter();
