@@ -46,7 +46,7 @@ pub(crate) async fn follow(context: Context, mut newest: watch::Receiver<Newest>
         manifest,
         outlet,
     };
-    evaluation.run(grades, newest).await;
+    Box::pin(evaluation.run(grades, newest)).await;
 }
 
 /// The manifest, waited for while its store is away. An evaluation whose manifest is damaged cannot be folded: it ends.
