@@ -206,7 +206,7 @@ const fn expected_tokens(benchmark: &Benchmark) -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::collections::HashSet;
     use tidemill_domain::{BenchmarkName, GraderSpec, Item, Normalise, Prompt, Settings, SuiteName, SuiteRef, Tier};
@@ -247,21 +247,25 @@ mod tests {
     }
 
     fn manifest() -> Arc<Manifest> {
+        let benchmarks = [("likelihood", 5, 1, 0), ("short", 6, 2, 16), ("long", 4, 1, 512)];
+        Arc::new(manifest_of(&benchmarks))
+    }
+
+    /// Benchmarks by name, items, samples and cap; without a cap by likelihood.
+    pub(crate) fn manifest_of(benchmarks: &[(&str, usize, u32, u32)]) -> Manifest {
         let suite = SuiteRef {
             name: SuiteName::try_new("s").unwrap(),
             version: "1".to_owned(),
             tier: Tier::Canary,
         };
-        let benchmarks = vec![
-            benchmark("likelihood", 5, 1, 0),
-            benchmark("short", 6, 2, 16),
-            benchmark("long", 4, 1, 512),
-        ];
-        Arc::new(Manifest {
+        let benchmarks = benchmarks
+            .iter()
+            .map(|(name, items, samples, max_tokens)| benchmark(name, *items, *samples, *max_tokens));
+        Manifest {
             suite,
             max_failure_rate: 0.0,
-            benchmarks,
-        })
+            benchmarks: benchmarks.collect(),
+        }
     }
 
     fn id() -> EvaluationId {

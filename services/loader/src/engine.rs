@@ -1,22 +1,21 @@
 //! Engines: started as processes, or attached where they already run; ready when they answered a real request.
 
-use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
-use std::sync::{Arc, Mutex, PoisonError};
+mod attach;
+mod process;
+
+use std::path::PathBuf;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
-use tidemill_domain::{EvaluationEvent, Replica, Source};
+use tidemill_config::Loader;
+use tidemill_domain::{EvaluationEvent, Manifest, Replica, Source};
 use tidemill_inference::{ProbeError, Probed, normalise_url, probe};
 use tidemill_service::Context;
 use tidemill_service::backoff::Backoff;
 use tidemill_telemetry::Metric;
-use tokio::io::{AsyncBufReadExt as _, BufReader};
-use tokio::process::{Child, ChildStderr, Command};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
-use crate::checkpoint;
+use self::attach::{Away, shares};
+use self::process::Process;
 
 /// Why there is no engine.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +36,9 @@ pub(crate) enum EngineError {
     /// It is there, and waiting will not make it the right one.
     #[error(transparent)]
     Wrong(ProbeError),
+    /// None of several endpoints can be used.
+    #[error("no endpoint can be used: {}", .0.join("; "))]
+    Endpoints(Vec<String>),
     /// The checkpoint is not where it was.
     #[error("{0}")]
     Checkpoint(String),
@@ -47,8 +49,17 @@ impl EngineError {
     pub(crate) fn is_passing(&self) -> bool {
         match self {
             Self::Ended { code, .. } => *code != Some(REFUSED),
-            Self::Silent { .. } | Self::Start { .. } | Self::Wrong(_) | Self::Checkpoint(_) => false,
+            Self::Silent { .. } | Self::Start { .. } | Self::Wrong(_) | Self::Endpoints(_) | Self::Checkpoint(_) => {
+                false
+            }
         }
+    }
+}
+
+impl EngineError {
+    /// Nobody answered: it may be there later.
+    const fn is_silence(&self) -> bool {
+        matches!(self, Self::Silent { .. })
     }
 }
 
@@ -57,30 +68,119 @@ const REFUSED: i32 = 2;
 
 /// The engines of one server group.
 pub(crate) struct Engines {
+    source: Source,
+    model: String,
     /// Replicas that answered a real request.
-    pub(crate) replicas: Vec<Replica>,
-    /// The longest prompt plus answer, where the engine says.
-    pub(crate) context_length: Option<u32>,
+    present: Vec<Present>,
+    /// Attached replicas that did not answer yet.
+    away: Away,
+    /// Most requests at once over all replicas, where the evaluation says.
+    limit: Option<u32>,
+    /// Most requests at once of one replica, where it does not.
+    each: u32,
+    /// The largest cap of the manifests that are served.
+    longest_answer: u32,
     process: Option<Process>,
 }
 
+struct Present {
+    url: String,
+    /// The longest prompt plus answer, where the engine says.
+    context_length: Option<u32>,
+}
+
+/// What happens to engines while they serve.
+pub(crate) enum Change {
+    /// The process ended.
+    Ended(String),
+    /// A replica that was away answers now.
+    Joined,
+}
+
 impl Engines {
-    /// Waits until an engine that was started ends; for ever where all are attached.
+    fn new(source: Source, model: &str, limit: Option<u32>, each: u32) -> Self {
+        Self {
+            source,
+            model: model.to_owned(),
+            present: Vec::new(),
+            away: Away::default(),
+            limit,
+            each,
+            longest_answer: 0,
+            process: None,
+        }
+    }
+
+    /// Waits until an engine that was started ends, or an attached one joins.
     ///
     /// # Cancel safety
     /// Nothing is lost when the future is dropped.
-    pub(crate) async fn ended(&mut self) -> String {
-        match &mut self.process {
-            Some(process) => {
-                let status = process
-                    .child
-                    .wait()
-                    .await
-                    .map_or_else(|error| error.to_string(), |status| status.to_string());
-                format!("{status}: {}", process.last_words())
-            }
-            None => std::future::pending().await,
-        }
+    pub(crate) async fn changed(&mut self) -> Change {
+        let Some(process) = &mut self.process else {
+            self.joined().await;
+            return Change::Joined;
+        };
+        let status = process
+            .child
+            .wait()
+            .await
+            .map_or_else(|error| error.to_string(), |status| status.to_string());
+        Change::Ended(format!("{status}: {}", process.last_words()))
+    }
+
+    /// The replicas that get requests, each with its share of them.
+    pub(crate) fn replicas(&self) -> Vec<Replica> {
+        let limit = match (&self.process, self.limit) {
+            // A started engine takes no more than it was started for.
+            (Some(_), Some(limit)) => Some(limit.min(self.each)),
+            (_, limit) => limit,
+        };
+        let shares = shares(limit, self.each, self.present.len());
+        let replicas = self.present.iter().zip(shares).map(|(present, share)| Replica {
+            url: present.url.clone(),
+            model: self.model.clone(),
+            max_in_flight: share,
+        });
+        replicas.filter(|replica| replica.max_in_flight > 0).collect()
+    }
+
+    /// The longest prompt plus answer that all replicas take, where they say.
+    pub(crate) fn context_length(&self) -> Option<u32> {
+        self.present.iter().filter_map(|present| present.context_length).min()
+    }
+
+    /// Serves another number of requests at once from now on. Returns whether it is another one.
+    pub(crate) fn set_limit(&mut self, limit: Option<u32>) -> bool {
+        std::mem::replace(&mut self.limit, limit) != limit
+    }
+
+    /// Whether an evaluation of this source is served by other engines than these.
+    pub(crate) fn are_elsewhere(&self, source: &Source) -> bool {
+        is_moved(&self.source, source)
+    }
+
+    /// Why a manifest cannot be run on these engines: an answer alone may be longer than a context.
+    pub(crate) fn refusal(&mut self, manifest: &Manifest) -> Option<String> {
+        let generating = manifest
+            .benchmarks
+            .iter()
+            .filter(|benchmark| !benchmark.is_likelihood());
+        let longest = generating.max_by_key(|benchmark| benchmark.settings.max_tokens)?;
+        let cap = longest.settings.max_tokens;
+        let short = self
+            .present
+            .iter()
+            .filter_map(|present| Some((present.context_length?, &present.url)))
+            .find(|(context, _)| *context < cap);
+        let Some((context, url)) = short else {
+            self.longest_answer = self.longest_answer.max(cap);
+            return None;
+        };
+        Some(format!(
+            "the server at {url} has a context of {context} tokens, and benchmark {} has max_tokens = {cap}: serve with \
+             a longer context, or lower max_tokens",
+            longest.name
+        ))
     }
 
     /// The engines run outside: their return is waited for, not brought about.
@@ -94,14 +194,30 @@ impl Engines {
             process.stop().await;
         }
     }
+
+    fn join(&mut self, url: &str, probed: &Probed) {
+        self.present.push(Present {
+            url: normalise_url(url),
+            context_length: probed.context_length,
+        });
+    }
+}
+
+/// Whether engines of one source are of no use to the other. All copies of a checkpoint's files are the same.
+pub(crate) fn is_moved(from: &Source, to: &Source) -> bool {
+    match (from, to) {
+        (Source::Checkpoint { .. }, Source::Checkpoint { .. }) => false,
+        (from, to) => from != to,
+    }
 }
 
 /// Starts or attaches the engines of an evaluation's checkpoint and waits for their first answer.
 pub(crate) async fn start(context: &Context, event: &EvaluationEvent) -> Result<Engines, EngineError> {
     let begun = Instant::now();
+    let config = &context.config.loader;
     let started = match &event.source {
-        Source::Checkpoint { uri } => start_process(context, uri).await,
-        Source::Endpoint { urls, model } => attach(context, event, urls, model).await,
+        Source::Checkpoint { uri } => started(config, event, uri).await,
+        Source::Endpoint { urls, model } => attach::attach(config, event.max_in_flight, urls, model).await,
     };
     let result = if started.is_ok() { "ready" } else { "failed" };
     tidemill_telemetry::count(Metric::EngineStarts, [("result", result)]);
@@ -113,51 +229,13 @@ pub(crate) async fn start(context: &Context, event: &EvaluationEvent) -> Result<
     started
 }
 
-async fn attach(
-    context: &Context,
-    event: &EvaluationEvent,
-    urls: &[String],
-    model: &str,
-) -> Result<Engines, EngineError> {
-    let limit = event
-        .max_in_flight
-        .unwrap_or_else(|| context.config.loader.max_in_flight * urls.len() as u32)
-        .max(1);
-    let share = limit.div_ceil(urls.len().max(1) as u32);
-    let mut engines = Engines {
-        replicas: Vec::new(),
-        context_length: None,
-        process: None,
-    };
-    let mut failure = None;
-    for url in urls {
-        match answer(url, model, context.config.loader.endpoint_patience, None).await {
-            Ok(probed) => engines.join(url, model, share, &probed),
-            Err(error) => {
-                tracing::warn!(url, %error, "replica left out");
-                failure = Some(error);
-            }
-        }
-    }
-    match failure {
-        Some(error) if engines.replicas.is_empty() => Err(error),
-        _ => Ok(engines),
-    }
-}
-
-impl Engines {
-    fn join(&mut self, url: &str, model: &str, max_in_flight: u32, probed: &Probed) {
-        let url = normalise_url(url);
-        self.replicas.push(Replica {
-            url,
-            model: model.to_owned(),
-            max_in_flight,
-        });
-        self.context_length = match (self.context_length, probed.context_length) {
-            (Some(known), Some(new)) => Some(known.min(new)),
-            (known, new) => known.or(new),
-        };
-    }
+async fn started(config: &Loader, event: &EvaluationEvent, uri: &str) -> Result<Engines, EngineError> {
+    let started = process::start(config, uri).await?;
+    let each = config.engine_max_num_seqs;
+    let mut engines = Engines::new(event.source.clone(), process::MODEL, event.max_in_flight, each);
+    engines.join(&started.url, &started.probed);
+    engines.process = Some(started.process);
+    Ok(engines)
 }
 
 /// Asks for a real answer until one comes, the patience ends, or the process dies.
@@ -175,15 +253,8 @@ async fn answer(
             Err(error) if !error.is_passing() => return Err(EngineError::Wrong(error)),
             Err(error) => error,
         };
-        if let Some(process) = process.as_deref_mut()
-            && let Ok(Some(status)) = process.child.try_wait()
-        {
-            process.finish_reading().await;
-            return Err(EngineError::Ended {
-                status: status.to_string(),
-                code: status.code(),
-                last_words: process.last_words(),
-            });
+        if let Some(process) = process.as_deref_mut() {
+            process.check().await?;
         }
         if begun.elapsed() >= patience {
             return Err(EngineError::Silent {
@@ -192,121 +263,5 @@ async fn answer(
             });
         }
         sleep(backoff.next_pause()).await;
-    }
-}
-
-async fn start_process(context: &Context, uri: &str) -> Result<Engines, EngineError> {
-    let folder = checkpoint::locate(uri).map_err(|error| EngineError::Checkpoint(error.to_string()))?;
-    checkpoint::inspect(&folder).map_err(|error| EngineError::Checkpoint(error.to_string()))?;
-    let config = &context.config.loader;
-    let program = match &config.engine_program {
-        Some(program) => program.clone(),
-        None => std::env::current_exe().map_err(|source| EngineError::Start {
-            program: PathBuf::from("tidemill"),
-            source,
-        })?,
-    };
-    let port = free_port().map_err(|source| EngineError::Start {
-        program: program.clone(),
-        source,
-    })?;
-    let mut process = Process::spawn(&program, &folder, port, config.engine_max_num_seqs)?;
-    let url = format!("http://127.0.0.1:{port}");
-    match answer(&url, MODEL, config.engine_patience, Some(&mut process)).await {
-        Ok(probed) => {
-            let mut engines = Engines {
-                replicas: Vec::new(),
-                context_length: None,
-                process: Some(process),
-            };
-            engines.join(&url, MODEL, config.engine_max_num_seqs, &probed);
-            tracing::info!(url, checkpoint = %folder.display(), "engine ready");
-            Ok(engines)
-        }
-        Err(error) => {
-            process.stop().await;
-            Err(error)
-        }
-    }
-}
-
-/// The name under which a started engine serves its checkpoint.
-const MODEL: &str = "checkpoint";
-
-/// A port that was free a moment ago. Another process may take it; the engine then ends and is started on another one.
-fn free_port() -> std::io::Result<u16> {
-    Ok(std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
-}
-
-/// Lines of an engine that are kept to say why it ended.
-const LAST_LINES: usize = 5;
-
-struct Process {
-    child: Child,
-    lines: Arc<Mutex<VecDeque<String>>>,
-    reading: Option<tokio::task::JoinHandle<()>>,
-}
-
-impl Process {
-    fn spawn(program: &Path, checkpoint: &Path, port: u16, max_num_seqs: u32) -> Result<Self, EngineError> {
-        let mut command = Command::new(program);
-        command
-            .arg("engine")
-            .arg("--checkpoint")
-            .arg(checkpoint)
-            .args(["--port", &port.to_string(), "--served-model-name", MODEL])
-            .args(["--max-num-seqs", &max_num_seqs.to_string()])
-            .arg("--exit-with-parent")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true);
-        let started = |source| EngineError::Start {
-            program: program.to_owned(),
-            source,
-        };
-        let mut child = tidemill_service::children::spawn(command).map_err(started)?;
-        let lines = Arc::new(Mutex::new(VecDeque::new()));
-        let reading = child
-            .stderr
-            .take()
-            .map(|stderr| tokio::spawn(keep_lines(stderr, Arc::clone(&lines))));
-        Ok(Self { child, lines, reading })
-    }
-
-    fn last_words(&self) -> String {
-        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        lines.iter().cloned().collect::<Vec<_>>().join(" | ")
-    }
-
-    async fn finish_reading(&mut self) {
-        if let Some(reading) = self.reading.take() {
-            drop(timeout(Duration::from_secs(1), reading).await);
-        }
-    }
-
-    async fn stop(mut self) {
-        if let Some(pid) = self.child.id().and_then(|id| Pid::from_raw(id as i32))
-            && let Err(error) = kill_process(pid, Signal::TERM)
-        {
-            tracing::debug!(%error, "the engine had ended");
-        }
-        if timeout(Duration::from_secs(5), self.child.wait()).await.is_err()
-            && let Err(error) = self.child.kill().await
-        {
-            tracing::warn!(%error, "engine not stopped");
-        }
-    }
-}
-
-async fn keep_lines(stderr: ChildStderr, lines: Arc<Mutex<VecDeque<String>>>) {
-    let mut reader = BufReader::new(stderr).lines();
-    while let Ok(Some(line)) = reader.next_line().await {
-        tracing::debug!(line, "engine");
-        let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
-        if lines.len() == LAST_LINES {
-            lines.pop_front();
-        }
-        lines.push_back(line);
     }
 }

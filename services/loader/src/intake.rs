@@ -39,6 +39,14 @@ pub enum IntakeError {
         /// The address.
         uri: String,
     },
+    /// The announcement names no team, and the configured one is no name.
+    #[error("[loader] default_team is {name:?}, which is not the name of a team: {reason}")]
+    Team {
+        /// What is configured.
+        name: String,
+        /// Why it is no name.
+        reason: String,
+    },
     /// It is not complete.
     #[error(transparent)]
     Incomplete(#[from] Incomplete),
@@ -145,7 +153,7 @@ pub async fn queue(context: &Context, event: &Written, patience: Duration) -> Re
     let (source, checkpoint) = identify(event, patience).await?;
     let mut queued = Vec::with_capacity(rendered.len());
     for suite in rendered {
-        let evaluation = evaluation_event(context, event, &source, &checkpoint, suite, seen);
+        let evaluation = evaluation_event(context, event, &source, &checkpoint, suite, seen)?;
         queued.push(enter(context, evaluation).await?);
     }
     Ok(queued)
@@ -217,7 +225,7 @@ fn evaluation_event(
     checkpoint: &Digest,
     suite: Rendered,
     seen: Timestamp,
-) -> EvaluationEvent {
+) -> Result<EvaluationEvent, IntakeError> {
     let step = event.step.0.to_string();
     let identity = [
         event.run.as_str(),
@@ -234,19 +242,14 @@ fn evaluation_event(
         ..Timeline::default()
     };
     timeline.enter(EvaluationState::Queued, at);
-    let default_team = || TeamId::try_new(context.config.loader.default_team.as_str());
-    EvaluationEvent {
+    Ok(EvaluationEvent {
         schema: 1,
         evaluation: EvaluationId::from_digest(&Digest::of_parts(identity.map(str::as_bytes))),
         state: EvaluationState::Queued,
         at,
         run: event.run.clone(),
         step: event.step,
-        team: event
-            .team
-            .clone()
-            .or_else(|| default_team().ok())
-            .unwrap_or_else(fallback_team),
+        team: team(context, event)?,
         checkpoint: checkpoint.clone(),
         suite: suite.suite,
         manifest: suite.manifest,
@@ -257,16 +260,22 @@ fn evaluation_event(
         reason: None,
         timeline,
         result: None,
+    })
+}
+
+fn team(context: &Context, event: &Written) -> Result<TeamId, IntakeError> {
+    if let Some(team) = &event.team {
+        return Ok(team.clone());
     }
+    let name = &context.config.loader.default_team;
+    TeamId::try_new(name.as_str()).map_err(|error| IntakeError::Team {
+        name: name.clone(),
+        reason: error.to_string(),
+    })
 }
 
-fn fallback_team() -> TeamId {
-    // Reached only when [loader] default_team is not a name; this one is.
-    #[expect(clippy::expect_used, reason = "the literal is a valid name")]
-    TeamId::try_new("default").expect("a valid name")
-}
-
-/// Publishes the evaluation as queued, unless it is known. One that ended invalid with samples missing is queued again.
+/// Publishes the evaluation as queued, unless it is known. One that is known is queued again
+/// where samples are missing and nobody works on them, or where it is to be served otherwise than before.
 async fn enter(context: &Context, event: EvaluationEvent) -> Result<Queued, IntakeError> {
     let lookup = |reason: String| IntakeError::Lookup {
         evaluation: event.evaluation.clone(),
@@ -276,10 +285,11 @@ async fn enter(context: &Context, event: EvaluationEvent) -> Result<Queued, Inta
     if let Some(known) = known {
         let reopen = match known.state {
             EvaluationState::Superseded => true,
-            EvaluationState::Invalid => completions(context, &event.evaluation).await < event.samples,
-            EvaluationState::Queued | EvaluationState::Draining => false,
-            // A server that moved is announced again while its evaluation waits for it.
-            state => !state.is_ended() && known.source != event.source,
+            EvaluationState::Invalid | EvaluationState::Draining => {
+                completions(context, &event.evaluation).await < event.samples
+            }
+            // A server that moved, or may take more or less, is announced again while its evaluation waits for it.
+            state => !state.is_ended() && (known.source != event.source || known.max_in_flight != event.max_in_flight),
         };
         if !reopen {
             return Ok(Queued {

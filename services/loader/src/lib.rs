@@ -19,6 +19,7 @@ pub mod intake;
 mod released;
 mod service;
 mod suites;
+mod sweep;
 
 pub use intake::{IntakeError, Queued};
 pub use service::{Scope, run};

@@ -1,0 +1,202 @@
+//! Engines that run outside: asked all at once, and taken as they answer.
+
+use std::time::Duration;
+
+use tidemill_config::Loader;
+use tidemill_domain::Source;
+use tidemill_inference::Probed;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+
+use super::{EngineError, Engines, answer};
+
+/// How long the others may take once one has answered; those that take longer join later.
+const OTHERS_MAY_TAKE: Duration = Duration::from_secs(1);
+
+/// A replica's address with its answer.
+type Answered = (String, Result<Probed, EngineError>);
+
+/// Replicas that are being asked.
+pub(super) type Away = JoinSet<Answered>;
+
+/// Attaches every endpoint that answers. One that does not holds up the others for a second at most, and joins when it
+/// answers; one that is wrong is left out.
+///
+/// # Errors
+/// When none can be used, with the reason of each.
+pub(super) async fn attach(
+    config: &Loader,
+    limit: Option<u32>,
+    urls: &[String],
+    model: &str,
+) -> Result<Engines, EngineError> {
+    let source = Source::Endpoint {
+        urls: urls.to_vec(),
+        model: model.to_owned(),
+    };
+    let mut engines = Engines::new(source, model, limit, config.max_in_flight);
+    for url in urls {
+        ask(&mut engines.away, url, model, config.endpoint_patience);
+    }
+    let mut failures = Vec::new();
+    let mut last_call: Option<Instant> = None;
+    while let Some((url, answered)) = next(&mut engines.away, last_call).await {
+        match answered {
+            Ok(probed) => {
+                engines.join(&url, &probed);
+                last_call.get_or_insert_with(|| Instant::now() + OTHERS_MAY_TAKE);
+            }
+            Err(error) => {
+                tracing::warn!(url, %error, "replica left out");
+                failures.push((url, error));
+            }
+        }
+    }
+    if engines.present.is_empty() {
+        return Err(none_of(failures));
+    }
+    let silent = failures.iter().filter(|(_, error)| error.is_silence());
+    silent.for_each(|(url, _)| ask(&mut engines.away, url, model, config.endpoint_patience));
+    Ok(engines)
+}
+
+async fn next(away: &mut Away, last_call: Option<Instant>) -> Option<Answered> {
+    let answered = match last_call {
+        Some(at) => timeout_at(at, away.join_next()).await.ok().flatten(),
+        None => away.join_next().await,
+    };
+    answered?
+        .inspect_err(|error| tracing::error!(%error, "a replica was not asked"))
+        .ok()
+}
+
+fn ask(away: &mut Away, url: &str, model: &str, patience: Duration) {
+    let (url, model) = (url.to_owned(), model.to_owned());
+    away.spawn(async move {
+        let answered = answer(&url, &model, patience, None).await;
+        (url, answered)
+    });
+}
+
+fn none_of(mut failures: Vec<(String, EngineError)>) -> EngineError {
+    match failures.pop() {
+        Some((_, only)) if failures.is_empty() => only,
+        last => {
+            failures.extend(last);
+            EngineError::Endpoints(failures.into_iter().map(|(_, error)| error.to_string()).collect())
+        }
+    }
+}
+
+impl Engines {
+    /// Waits until a replica that was away joins; for ever when none is away.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost when the future is dropped.
+    pub(super) async fn joined(&mut self) {
+        while let Some((url, answered)) = next(&mut self.away, None).await {
+            match answered {
+                Ok(probed) if probed.context_length.is_some_and(|length| length < self.longest_answer) => {
+                    tracing::warn!(
+                        url,
+                        context_length = probed.context_length,
+                        longest_answer = self.longest_answer,
+                        "replica left out: its context is shorter than an answer may be"
+                    );
+                }
+                Ok(probed) => {
+                    self.join(&url, &probed);
+                    tracing::info!(url, "replica joined");
+                    return;
+                }
+                Err(EngineError::Silent { waited, .. }) => ask(&mut self.away, &url, &self.model, waited),
+                Err(error) => tracing::warn!(url, %error, "replica left out"),
+            }
+        }
+        std::future::pending().await
+    }
+}
+
+/// Shares a limit among replicas as evenly as it goes; where the limit is smaller than their number, some get nothing.
+pub(super) fn shares(limit: Option<u32>, each: u32, replicas: usize) -> Vec<u32> {
+    let count = u32::try_from(replicas).unwrap_or(u32::MAX).max(1);
+    let total = limit.unwrap_or_else(|| each.saturating_mul(count)).max(1);
+    let (share, rest) = (total / count, total % count);
+    (0..count)
+        .take(replicas)
+        .map(|index| share + u32::from(index < rest))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidemill_testkit::FakeEngine;
+
+    fn config(patience: Duration) -> Loader {
+        Loader {
+            endpoint_patience: patience,
+            max_in_flight: 8,
+            ..Loader::default()
+        }
+    }
+
+    fn slots(engines: &Engines) -> Vec<u32> {
+        let replicas = engines.replicas();
+        replicas.iter().map(|replica| replica.max_in_flight).collect()
+    }
+
+    #[test]
+    fn a_limit_is_shared_without_a_rest_and_without_excess() {
+        assert_eq!(shares(Some(1), 256, 2), [1, 0]);
+        assert_eq!(shares(Some(7), 256, 3), [3, 2, 2]);
+        assert_eq!(shares(Some(0), 256, 2), [1, 0]);
+        assert_eq!(shares(None, 16, 2), [16, 16]);
+    }
+
+    #[tokio::test]
+    async fn one_that_answers_serves_while_another_is_away_and_joins_later() {
+        let (first, second) = (FakeEngine::start().unwrap(), FakeEngine::start().unwrap());
+        second.set_down(true).unwrap();
+        let urls = [second.url(), first.url()];
+        let begun = Instant::now();
+        let mut engines = attach(&config(Duration::from_secs(60)), Some(5), &urls, first.model())
+            .await
+            .unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(20));
+        assert_eq!(slots(&engines), [5]);
+        second.set_down(false).unwrap();
+        engines.joined().await;
+        assert_eq!(slots(&engines), [3, 2]);
+        assert!(engines.set_limit(Some(1)) && !engines.set_limit(Some(1)));
+        assert_eq!(slots(&engines), [1]);
+    }
+
+    #[tokio::test]
+    async fn no_endpoint_of_use_is_an_error_with_the_reason_of_each() {
+        let (wrong, away) = (FakeEngine::start().unwrap(), FakeEngine::start().unwrap());
+        away.set_down(true).unwrap();
+        let urls = [wrong.url(), away.url()];
+        let refused = attach(&config(Duration::ZERO), None, &urls, "another-model").await;
+        let error = refused.err().unwrap();
+        assert!(!error.is_passing());
+        let text = error.to_string();
+        assert!(urls.iter().all(|url| text.contains(url.as_str())), "{text}");
+        assert!(text.contains("another-model"), "{text}");
+    }
+
+    #[tokio::test]
+    async fn a_context_shorter_than_a_cap_is_refused_with_both_values() {
+        let engine = FakeEngine::builder().max_context(100).start().unwrap();
+        let urls = [engine.url()];
+        let mut engines = attach(&config(Duration::from_secs(30)), None, &urls, engine.model())
+            .await
+            .unwrap();
+        let manifest = |max_tokens| crate::dispatch::tests::manifest_of(&[("long", 1, 1, max_tokens)]);
+        assert_eq!(engines.refusal(&manifest(100)), None);
+        let reason = engines.refusal(&manifest(101)).unwrap();
+        for part in [urls[0].as_str(), "context of 100", "long", "101"] {
+            assert!(reason.contains(part), "{reason}");
+        }
+    }
+}

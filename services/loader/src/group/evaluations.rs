@@ -1,0 +1,114 @@
+//! The evaluations of a group: taken up, announced, given up.
+
+use tidemill_domain::{EvaluationEvent, EvaluationId, EvaluationState};
+use tidemill_service::now;
+use tidemill_streams::{StateChange, declared, subject};
+
+use super::Runner;
+use crate::engine::Engines;
+use crate::released;
+
+impl Runner {
+    /// Gives live evaluations that the dispatcher does not have yet to it.
+    pub(super) async fn take_up(&mut self, engines: &mut Engines) {
+        for event in self.live.clone() {
+            if self.followed.contains_key(&event.evaluation) {
+                continue;
+            }
+            let manifest = match self.context.store.manifest(&event.manifest).await {
+                Ok(manifest) => manifest,
+                Err(error) => {
+                    self.abandon(&event, &format!("its manifest cannot be read: {error}"))
+                        .await;
+                    continue;
+                }
+            };
+            if let Some(reason) = engines.refusal(&manifest) {
+                self.abandon(&event, &reason).await;
+                continue;
+            }
+            let (known, guard) = released::completions(&self.context, &event.evaluation, self.coming.clone()).await;
+            let again = event.timeline.serving.is_some() || !known.is_empty();
+            self.dispatcher.add(
+                event.evaluation.clone(),
+                event.manifest.clone(),
+                manifest,
+                &known,
+                again,
+            );
+            self.followed.insert(event.evaluation.clone(), guard);
+        }
+    }
+
+    /// Takes events in. What is ended or nearly so leaves the group.
+    pub(super) async fn absorb(&mut self, events: Vec<EvaluationEvent>) {
+        for event in events {
+            let is_live = !event.state.is_ended() && event.state != EvaluationState::Draining;
+            let before = self.live.len();
+            self.live.retain(|known| known.evaluation != event.evaluation);
+            let was_live = self.live.len() < before;
+            if is_live {
+                self.live.push(event);
+                continue;
+            }
+            self.dispatcher.remove(&event.evaluation);
+            self.followed.remove(&event.evaluation);
+            if was_live && event.state == EvaluationState::Superseded {
+                self.recall(&event.evaluation).await;
+            }
+        }
+        self.live.sort_by_key(|event| event.timeline.queued);
+    }
+
+    /// Publishes a state for every live evaluation that is not in it or past it.
+    pub(super) async fn announce(&mut self, state: EvaluationState) {
+        for event in &mut self.live {
+            let is_past = event.state == state || (event.state == EvaluationState::Serving && state != event.state);
+            if is_past {
+                continue;
+            }
+            let next = event.next(state, now(), None);
+            match self.context.publisher.publish(&StateChange(next.clone()), None).await {
+                Ok(_) => *event = next,
+                Err(error) => tracing::warn!(evaluation_id = %event.evaluation, %error, "state not published"),
+            }
+        }
+    }
+
+    /// Ends every live evaluation: what is known will be counted, and the result is invalid with the reason.
+    pub(super) async fn give_up(&mut self, reason: &str) {
+        tracing::error!(group = %self.group, reason, "given up");
+        for event in std::mem::take(&mut self.live) {
+            self.abandon(&event, reason).await;
+        }
+    }
+
+    async fn abandon(&mut self, event: &EvaluationEvent, reason: &str) {
+        self.dispatcher.remove(&event.evaluation);
+        self.followed.remove(&event.evaluation);
+        self.live.retain(|known| known.evaluation != event.evaluation);
+        self.recall(&event.evaluation).await;
+        let next = event.next(EvaluationState::Draining, now(), Some(reason.to_owned()));
+        if let Err(error) = self.context.publisher.publish(&StateChange(next), None).await {
+            tracing::warn!(evaluation_id = %event.evaluation, %error, "state not published");
+        }
+    }
+
+    /// Takes back what was released and not taken.
+    async fn recall(&self, evaluation: &EvaluationId) {
+        let filter = subject::ready_of_evaluation(&self.group, evaluation);
+        let stream = self.context.jetstream().get_stream_no_info(declared::READY.name).await;
+        let purged = match stream {
+            Ok(stream) => stream
+                .purge()
+                .filter(filter)
+                .await
+                .map(drop)
+                .map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        if let Err(error) = purged {
+            tracing::warn!(evaluation_id = %evaluation, error, "releases not taken back");
+        }
+    }
+}
