@@ -29,6 +29,9 @@ pub const MAX_DELIVER: i64 = -1;
 /// How long a message stays with a process that fell silent.
 pub const ACK_WAIT: Duration = Duration::from_secs(20);
 
+/// Grading takes milliseconds, and what takes longer reports progress: a dead grader's completions come back soon.
+pub const GRADER_ACK_WAIT: Duration = Duration::from_secs(6);
+
 /// The loader's intake of checkpoint events.
 #[must_use]
 pub fn loader() -> Durable {
@@ -48,7 +51,7 @@ pub fn grader() -> Durable {
         stream: declared::DONE,
         name: "grader".to_owned(),
         filter: "tm.done.>".to_owned(),
-        ack_wait: ACK_WAIT,
+        ack_wait: GRADER_ACK_WAIT,
         max_ack_pending: 20_000,
     }
 }

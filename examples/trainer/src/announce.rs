@@ -74,7 +74,16 @@ mod tests {
         let command = announcer("tidemill").command(Path::new("/c/step-0009"), 9);
         assert_eq!(
             command.get_args().collect::<Vec<_>>(),
-            ["announce", "/c/step-0009", "--run", "demo", "--step", "9", "--suite", "smoke"]
+            [
+                "announce",
+                "/c/step-0009",
+                "--run",
+                "demo",
+                "--step",
+                "9",
+                "--suite",
+                "smoke"
+            ]
         );
         let broker = Some("nats://broker:4222".as_ref());
         assert_eq!(command.get_envs().collect::<Vec<_>>(), [("NATS_URL".as_ref(), broker)]);

@@ -22,7 +22,8 @@ pub fn run(options: Options) -> ExitCode {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let logs = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr);
+        .with_writer(std::io::stderr)
+        .with_target(false);
     // A subscriber that is already there keeps its place.
     logs.with_ansi(std::io::stderr().is_terminal())
         .try_init()

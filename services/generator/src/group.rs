@@ -11,10 +11,20 @@ use tokio_util::sync::CancellationToken;
 
 use crate::attempt::Signals;
 use crate::item::Worker;
+use crate::keys::Keys;
 use crate::pool::{Member, Pool};
 
+/// What all groups of this process share.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    /// The requests that may be in flight.
+    pub(crate) room: Arc<Semaphore>,
+    /// The items in flight.
+    pub(crate) keys: Arc<Keys>,
+}
+
 /// Takes the group's items until it is stopped, and sees what is in flight through.
-pub(crate) async fn run(context: Context, group: ServerGroup, signals: Signals, room: Arc<Semaphore>) {
+pub(crate) async fn run(context: Context, group: ServerGroup, signals: Signals, shared: Shared) {
     let pool = match pool(&context, &group) {
         Ok(pool) => pool,
         Err(error) => {
@@ -29,7 +39,8 @@ pub(crate) async fn run(context: Context, group: ServerGroup, signals: Signals, 
         context: context.clone(),
         pool,
         signals,
-        room,
+        room: shared.room,
+        keys: shared.keys,
     });
     tracing::info!(group = %group.group, slots, replicas = group.replicas.len(), "serving");
     let handling = Arc::clone(&worker);

@@ -12,6 +12,7 @@ use tidemill_telemetry::Metric;
 use tokio::sync::Semaphore;
 
 use crate::attempt::{Budget, Ended, Generate, GivenBack, Score, Signals, Tally, ask};
+use crate::keys::Keys;
 use crate::pool::Pool;
 
 /// What the items of one group share.
@@ -21,6 +22,8 @@ pub(crate) struct Worker<E> {
     pub(crate) signals: Signals,
     /// The requests that this process may have in flight, over all groups.
     pub(crate) room: Arc<Semaphore>,
+    /// The items that this process works on, over all groups.
+    pub(crate) keys: Arc<Keys>,
 }
 
 /// What became of asking, before it is a record.
@@ -50,7 +53,9 @@ impl<E: Engine> Worker<E> {
     /// Handles a delivery: skips what is recorded already, asks, and stores the completion.
     pub(crate) async fn handle(&self, delivery: Delivery) -> Settled {
         let release: Release = tidemill_codec::decode(&delivery.payload)?;
-        if (release.again || delivery.delivered > 1) && self.is_recorded(&release.key).await? {
+        let held = self.keys.hold(&release.key).await;
+        let may_be_recorded = release.again || delivery.delivered > 1 || held.waited;
+        if may_be_recorded && self.is_recorded(&release.key).await? {
             return Ok(());
         }
         let manifest = match self.context.store.manifest(&release.manifest).await {

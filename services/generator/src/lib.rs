@@ -15,6 +15,7 @@ mod pool;
 
 mod group;
 mod item;
+mod keys;
 mod service;
 
 pub use service::run;

@@ -16,7 +16,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::attempt::Signals;
-use crate::group::{self, Serving};
+use crate::group::{self, Serving, Shared};
 
 /// The part of the grace in which requests in flight may finish; the rest is for giving back what did not.
 const FINISHING_SHARE: f64 = 0.9;
@@ -28,7 +28,10 @@ const FINISHING_SHARE: f64 = 0.9;
 pub async fn run(context: Context) -> Result<(), Fatal> {
     let abandoned = context.cancelled.child_token();
     let mut groups = Groups {
-        room: Arc::new(Semaphore::new(context.config.generator.max_in_flight.max(1) as usize)),
+        shared: Shared {
+            room: Arc::new(Semaphore::new(context.config.generator.max_in_flight.max(1) as usize)),
+            keys: Arc::default(),
+        },
         abandoned: abandoned.clone(),
         serving: HashMap::new(),
         tasks: JoinSet::new(),
@@ -50,7 +53,7 @@ pub async fn run(context: Context) -> Result<(), Fatal> {
 
 struct Groups {
     context: Context,
-    room: Arc<Semaphore>,
+    shared: Shared,
     abandoned: CancellationToken,
     serving: HashMap<String, Serving>,
     tasks: JoinSet<()>,
@@ -139,7 +142,7 @@ impl Groups {
             abandoned: self.abandoned.clone(),
         };
         self.tasks
-            .spawn(group::run(self.context.clone(), group, signals, Arc::clone(&self.room)));
+            .spawn(group::run(self.context.clone(), group, signals, self.shared.clone()));
     }
 
     /// Waits for every worker, and says every five seconds that it does.

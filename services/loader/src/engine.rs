@@ -24,7 +24,7 @@ pub(crate) enum EngineError {
     #[error("start engine {}: {source}", .program.display())]
     Start { program: PathBuf, source: std::io::Error },
     /// It ended before it answered.
-    #[error("the engine ended before it answered a request ({status}): {}", if .last_words.is_empty() { "it said nothing" } else { .last_words })]
+    #[error("the engine ended before it answered a request: {} ({status})", if .last_words.is_empty() { "it said nothing" } else { .last_words })]
     Ended {
         status: String,
         code: Option<i32>,

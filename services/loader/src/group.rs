@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidemill_domain::{EvaluationEvent, EvaluationId, EvaluationState, GroupId, ItemKey};
+use tidemill_domain::{EvaluationEvent, EvaluationId, EvaluationState, GroupId, ItemKey, Timestamp};
 use tidemill_service::Context;
 use tidemill_service::backoff::Backoff;
 use tokio::sync::Semaphore;
@@ -60,6 +60,8 @@ struct Runner {
     dispatcher: Dispatcher,
     /// Evaluations that the dispatcher has, with the guards of their followers.
     followed: HashMap<EvaluationId, DropGuard>,
+    /// When this runner last published a state of an evaluation: its own older ones still come back to it.
+    spoken: HashMap<EvaluationId, Timestamp>,
     coming: Sender<ItemKey>,
     completed: Receiver<ItemKey>,
 }
@@ -104,6 +106,7 @@ impl Runner {
             live: Vec::new(),
             dispatcher: Dispatcher::default(),
             followed: HashMap::new(),
+            spoken: HashMap::new(),
             coming,
             completed,
         }

@@ -17,7 +17,7 @@ pub(crate) struct Rendered {
 #[derive(Debug, thiserror::Error)]
 pub enum SuiteError {
     /// No suite of that name is configured.
-    #[error("no suite is named {name:?}; known: {}. Name one of them, or give the path of a suite file", .known.join(", "))]
+    #[error("no suite is named {name:?} ({}): name one that [loader] suites lists, or give the path of a suite file", if .known.is_empty() { "[loader] suites is empty".to_owned() } else { format!("known: {}", .known.join(", ")) })]
     Unknown {
         /// The name asked for.
         name: String,

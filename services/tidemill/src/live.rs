@@ -103,6 +103,7 @@ struct Screen {
     bars: Option<MultiProgress>,
     rows: BTreeMap<(EvaluationId, String), ProgressBar>,
     printed: BTreeMap<EvaluationId, (Instant, u64)>,
+    states: BTreeMap<EvaluationId, EvaluationState>,
     quiet: bool,
 }
 
@@ -114,6 +115,7 @@ impl Screen {
             bars,
             rows: BTreeMap::new(),
             printed: BTreeMap::new(),
+            states: BTreeMap::new(),
             quiet,
         }
     }
@@ -121,7 +123,8 @@ impl Screen {
     fn state(&mut self, view: &view::View, id: &EvaluationId) {
         let Some(known) = view.get(id) else { return };
         let event = &known.event;
-        if event.state == EvaluationState::Queued || event.state == EvaluationState::Admitted {
+        let is_news = self.states.insert(id.clone(), event.state) != Some(event.state);
+        if !is_news || matches!(event.state, EvaluationState::Queued | EvaluationState::Admitted) {
             return;
         }
         let reason = event
@@ -198,7 +201,7 @@ impl Screen {
         let key = (known.event.evaluation.clone(), benchmark.to_string());
         let bars = self.bars.clone().unwrap_or_default();
         self.rows.entry(key).or_insert_with(|| {
-            let style = ProgressStyle::with_template("{prefix:32} {bar:16} {pos:>5}/{len:5} {msg}")
+            let style = ProgressStyle::with_template("{prefix:28} {bar:10} {pos:>5}/{len:5} {wide_msg}")
                 .unwrap_or_else(|_| ProgressStyle::default_bar());
             let bar = bars.add(ProgressBar::new(samples).with_style(style));
             bar.set_prefix(format!("{} {}", known.event.step, benchmark));

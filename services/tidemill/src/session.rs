@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
+use futures::StreamExt as _;
 use tidemill_config::Config;
 use tidemill_service::{Admin, Broker, Context, connect, prepare};
 use tidemill_storage::{Address, Store};
-use tidemill_streams::buckets;
+use tidemill_streams::{buckets, declared};
 use tidemill_telemetry::LogFormat;
 
 use crate::arguments::Place;
@@ -21,6 +22,8 @@ pub(crate) enum Need {
     Alone,
     /// To read or to announce: the broker of another owner will do.
     Any,
+    /// To follow what others do: without an owner there is nothing to follow.
+    Others,
 }
 
 /// A connection to the broker, with the broker itself where it is ours.
@@ -93,6 +96,7 @@ impl Session {
         let broker = connect(&config, url, "command").await?;
         if is_own {
             register_store(&broker, &store).await;
+            forget_the_dead(&broker).await;
         }
         prepare(&broker, &config, &store, true).await?;
         Ok(Context::new("command", broker, store, Arc::new(config)))
@@ -125,16 +129,43 @@ async fn register_store(broker: &Broker, store: &Store) {
     }
 }
 
+/// Leases, releases and the consumers of groups were of processes that are dead: nobody else could use this broker. The
+/// next dispatcher releases what has no completion, without waiting until the dead ones' time is over.
+async fn forget_the_dead(broker: &Broker) {
+    for name in [format!("KV_{}", buckets::LEASES.name), declared::READY.name.to_owned()] {
+        // A new broker has none of them yet.
+        let Ok(stream) = broker.jetstream.get_stream_no_info(&name).await else {
+            continue;
+        };
+        if let Err(error) = stream.purge().await {
+            tracing::debug!(stream = name, %error, "not purged");
+        }
+    }
+    let Ok(ready) = broker.jetstream.get_stream_no_info(declared::READY.name).await else {
+        return;
+    };
+    let mut names = ready.consumer_names();
+    while let Some(Ok(name)) = names.next().await {
+        if let Err(error) = ready.delete_consumer(&name).await {
+            tracing::debug!(consumer = name, %error, "not deleted");
+        }
+    }
+}
+
 async fn reach(place: &Place, config: &Config, need: Need) -> anyhow::Result<(String, Option<OwnBroker>, Address)> {
     if !config.broker.url.is_empty() {
         return Ok((config.broker.url.clone(), None, place.common.store_address(config)));
     }
     match data_dir::claim(&place.common.data_dir)? {
+        Claimed::Ours(_) if need == Need::Others => bail!(
+            "nothing runs in data directory {}: start `tidemill up` or an evaluation there, or name a broker with --nats",
+            place.common.data_dir.display()
+        ),
         Claimed::Ours(data_dir) => {
             let own = OwnBroker::start(data_dir).await?;
             Ok((own.url().to_owned(), Some(own), place.common.store_address(config)))
         }
-        Claimed::Theirs(running) if need == Need::Any => Ok((running.url, None, place.common.store_address(config))),
+        Claimed::Theirs(running) if need != Need::Alone => Ok((running.url, None, place.common.store_address(config))),
         Claimed::Theirs(running) => bail!(
             "data directory {} is in use by process {}: wait for it, name another with --data-dir, or join its broker with --nats {}",
             place.common.data_dir.display(),

@@ -18,31 +18,46 @@ fn interval(benchmark: &BenchmarkResult) -> String {
     })
 }
 
+/// Columns that a terminal must have for the whole table; a narrower one gets the columns that matter most.
+const WIDE: u16 = 156;
+
+const HEADER: [&str; 14] = [
+    "run",
+    "step",
+    "suite",
+    "benchmark",
+    "score %",
+    "95 %",
+    "items",
+    "samples",
+    "truncated",
+    "no answer",
+    "failed",
+    "missing",
+    "state",
+    "evaluation",
+];
+
+/// What a narrow terminal shows of [`HEADER`].
+const NARROW: [usize; 8] = [1, 3, 4, 7, 8, 10, 11, 12];
+
 /// The table of several evaluations: one row a benchmark. Scores are in percent, with the standard error.
 pub(crate) fn results(results: &[EvaluationResult]) -> String {
     let mut table = Table::new();
     table
         .load_style(presets::ASCII_BORDERS_ONLY_CONDENSED)
         .set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_header([
-        "run",
-        "step",
-        "suite",
-        "benchmark",
-        "score %",
-        "95 %",
-        "items",
-        "samples",
-        "truncated",
-        "no answer",
-        "failed",
-        "missing",
-        "state",
-        "evaluation",
-    ]);
+    let is_narrow = table.width().is_some_and(|width| width < WIDE);
+    let columns: Vec<usize> = if is_narrow {
+        NARROW.to_vec()
+    } else {
+        (0..HEADER.len()).collect()
+    };
+    let pick = |cells: Vec<String>| columns.iter().map(|index| cells[*index].clone()).collect::<Vec<_>>();
+    table.set_header(pick(HEADER.map(str::to_owned).to_vec()));
     for result in results {
         for benchmark in &result.benchmarks {
-            table.add_row(row(result, benchmark));
+            table.add_row(pick(row(result, benchmark)));
         }
         if result.benchmarks.is_empty() {
             let mut cells = vec![
@@ -52,15 +67,24 @@ pub(crate) fn results(results: &[EvaluationResult]) -> String {
             ];
             cells.extend(std::iter::repeat_n("-".to_owned(), 9));
             cells.extend([state(result), result.evaluation.to_string()]);
-            table.add_row(cells);
+            table.add_row(pick(cells));
         }
     }
-    for index in [1, 4, 5, 6, 7, 8, 9, 10, 11] {
-        if let Some(column) = table.column_mut(index) {
+    for (place, index) in columns.iter().enumerate() {
+        let is_number = matches!(index, 1 | 4..=11);
+        if let Some(column) = table.column_mut(place).filter(|_| is_number) {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
     let mut text = table.to_string();
+    if is_narrow {
+        for result in results {
+            text.push_str(&format!(
+                "\n{} step {} {}: evaluation {}",
+                result.run, result.step, result.suite.name, result.evaluation
+            ));
+        }
+    }
     for result in results.iter().filter(|result| result.state == ResultState::Invalid) {
         let reason = result.reason.as_deref().unwrap_or("no reason is known");
         text.push_str(&format!(

@@ -10,7 +10,7 @@ use crate::{output, table};
 pub(crate) fn run(args: Watch) -> anyhow::Result<Done> {
     let config = session::configuration(&args.place, "warn")?;
     session::block_on(async {
-        let session = Session::open(&args.place, config, Need::Any).await?;
+        let session = Session::open(&args.place, config, Need::Others).await?;
         let mut following = Following::open(&session.context).await;
         output::note(&format!("following results at {}; Ctrl-C ends", session.url()));
         let watched = loop {

@@ -9,14 +9,18 @@ use crate::Digest;
 
 /// A name that cannot be used: empty, too long, or holding a control character.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a {kind} name must have 1 to {MAX_NAME_BYTES} bytes and no control characters, but {name:?} does not")]
+#[error("a {kind} must have {rule}, but {name:?} does not")]
 pub struct InvalidName {
     kind: &'static str,
+    rule: &'static str,
     name: String,
 }
 
 /// The longest name accepted, in bytes; percent-encoded threefold it still fits a broker subject.
 pub const MAX_NAME_BYTES: usize = 200;
+
+const NAME_RULE: &str = "1 to 200 bytes and no control characters";
+const ID_RULE: &str = "16 hexadecimal digits";
 
 macro_rules! name {
     ($(#[$doc:meta])* $type:ident, $kind:literal) => {
@@ -34,7 +38,7 @@ macro_rules! name {
             pub fn try_new(name: impl Into<String>) -> Result<Self, InvalidName> {
                 let name = name.into();
                 if name.is_empty() || name.len() > MAX_NAME_BYTES || name.chars().any(char::is_control) {
-                    return Err(InvalidName { kind: $kind, name });
+                    return Err(InvalidName { kind: concat!($kind, " name"), rule: NAME_RULE, name });
                 }
                 Ok(Self(name))
             }
@@ -107,7 +111,7 @@ impl fmt::Display for Step {
 }
 
 macro_rules! short_id {
-    ($(#[$doc:meta])* $type:ident) => {
+    ($(#[$doc:meta])* $type:ident, $kind:literal) => {
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
         #[serde(try_from = "String", into = "String")]
@@ -138,7 +142,7 @@ macro_rules! short_id {
             type Error = InvalidName;
             fn try_from(id: String) -> Result<Self, InvalidName> {
                 let well_formed = id.len() == 16 && id.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-                if well_formed { Ok(Self(id)) } else { Err(InvalidName { kind: stringify!($type), name: id }) }
+                if well_formed { Ok(Self(id)) } else { Err(InvalidName { kind: $kind, rule: ID_RULE, name: id }) }
             }
         }
 
@@ -159,11 +163,13 @@ macro_rules! short_id {
 
 short_id!(
     /// An evaluation: one checkpoint measured by one suite. Made from what is evaluated, so the same request has the same id.
-    EvaluationId
+    EvaluationId,
+    "evaluation id"
 );
 short_id!(
     /// A server group: the engine replicas that hold one checkpoint.
-    GroupId
+    GroupId,
+    "group id"
 );
 
 #[cfg(test)]

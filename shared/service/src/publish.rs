@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_nats::HeaderMap;
+use async_nats::connection::State;
 use async_nats::jetstream::{self, ErrorCode, context::PublishErrorKind, message::PublishMessage};
 use tidemill_domain::{Class, TraceContext};
 use tidemill_streams::{Message, Retention};
@@ -200,7 +201,8 @@ impl Publisher {
                 }
                 Refusal::Later { reason, is_answer } => {
                     let pause = backoff.next_pause();
-                    if is_answer {
+                    // A broker that is connected and silent has no room either, or no disk that answers.
+                    if is_answer || self.jetstream.client().connection_state() == State::Connected {
                         self.note(Some((stream, &reason)));
                     }
                     tidemill_telemetry::count(Metric::PublishRetries, [("stream", stream)]);

@@ -61,6 +61,11 @@ pub fn inspect(folder: &Path) -> Result<Complete, Incomplete> {
     if !folder.is_dir() {
         return Err(incomplete("there is no such folder, or it cannot be read".to_owned()));
     }
+    if let Some(format) = other_format(folder) {
+        return Err(incomplete(format!(
+            "it is a {format}: convert it to Hugging Face safetensors first"
+        )));
+    }
     let config = read_json::<serde_json::Value>(folder, "config.json").map_err(incomplete)?;
     if !config.is_object() {
         return Err(incomplete("config.json is not an object".to_owned()));
@@ -89,6 +94,26 @@ pub fn inspect(folder: &Path) -> Result<Complete, Incomplete> {
         files: files.into_iter().collect(),
         weight_bytes,
     })
+}
+
+/// The format of a checkpoint that only its own tools can read, told by its files.
+fn other_format(folder: &Path) -> Option<&'static str> {
+    let has = |name: &str| folder.join(name).exists();
+    if has("config.json") {
+        return None;
+    }
+    if has("adapter_config.json") {
+        return Some("LoRA adapter without its base model");
+    }
+    if has("latest_checkpointed_iteration.txt") || has("mp_rank_00") {
+        return Some("Megatron checkpoint");
+    }
+    if has("latest") || has("mp_rank_00_model_states.pt") {
+        return Some("DeepSpeed checkpoint");
+    }
+    let is_shard = |entry: std::fs::DirEntry| entry.path().extension().is_some_and(|extension| extension == "distcp");
+    let has_shards = std::fs::read_dir(folder).ok()?.flatten().any(is_shard);
+    has_shards.then_some("PyTorch distributed checkpoint")
 }
 
 struct Shard {

@@ -127,7 +127,16 @@ impl Process {
 
     pub(super) fn last_words(&self) -> String {
         let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        lines.iter().cloned().collect::<Vec<_>>().join(" | ")
+        // An engine of ours logs why it ended as an error; the rest of that line is for its own log.
+        let errors: Vec<&str> = lines
+            .iter()
+            .filter_map(|line| Some(line.split_once(" ERROR ")?.1))
+            .collect();
+        if errors.is_empty() {
+            lines.iter().cloned().collect::<Vec<_>>().join(" | ")
+        } else {
+            errors.join("; ")
+        }
     }
 
     /// Waits until anything answers at its port.

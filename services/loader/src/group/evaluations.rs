@@ -43,6 +43,9 @@ impl Runner {
     /// Takes events in. What is ended or nearly so leaves the group.
     pub(super) async fn absorb(&mut self, events: Vec<EvaluationEvent>) {
         for event in events {
+            if self.is_echo(&event) {
+                continue;
+            }
             let is_live = !event.state.is_ended() && event.state != EvaluationState::Draining;
             let before = self.live.len();
             self.live.retain(|known| known.evaluation != event.evaluation);
@@ -60,6 +63,13 @@ impl Runner {
         self.live.sort_by_key(|event| event.timeline.queued);
     }
 
+    /// A state that only the group's holder publishes, from before the last one that this runner published.
+    fn is_echo(&self, event: &EvaluationEvent) -> bool {
+        use EvaluationState::{Admitted, Serving, Starting};
+        let spoken = self.spoken.get(&event.evaluation);
+        matches!(event.state, Admitted | Starting | Serving) && spoken.is_some_and(|at| event.at < *at)
+    }
+
     /// Publishes a state for every live evaluation that is not in it or past it.
     pub(super) async fn announce(&mut self, state: EvaluationState) {
         for event in &mut self.live {
@@ -69,7 +79,10 @@ impl Runner {
             }
             let next = event.next(state, now(), None);
             match self.context.publisher.publish(&StateChange(next.clone()), None).await {
-                Ok(_) => *event = next,
+                Ok(_) => {
+                    self.spoken.insert(next.evaluation.clone(), next.at);
+                    *event = next;
+                }
                 Err(error) => tracing::warn!(evaluation_id = %event.evaluation, %error, "state not published"),
             }
         }
@@ -89,6 +102,7 @@ impl Runner {
         self.live.retain(|known| known.evaluation != event.evaluation);
         self.recall(&event.evaluation).await;
         let next = event.next(EvaluationState::Draining, now(), Some(reason.to_owned()));
+        self.spoken.insert(next.evaluation.clone(), next.at);
         if let Err(error) = self.context.publisher.publish(&StateChange(next), None).await {
             tracing::warn!(evaluation_id = %event.evaluation, %error, "state not published");
         }
