@@ -54,7 +54,9 @@ impl<E: Engine> Worker<E> {
     pub(crate) async fn handle(&self, delivery: Delivery) -> Settled {
         let release: Release = tidemill_codec::decode(&delivery.payload)?;
         let held = self.keys.hold(&release.key).await;
-        let may_be_recorded = release.again || delivery.delivered > 1 || held.waited;
+        // A broker that was killed may have forgotten what it delivered and what was acknowledged.
+        let reconnected = *self.context.broker.connections.borrow() > 1;
+        let may_be_recorded = release.again || delivery.delivered > 1 || held.waited || reconnected;
         if may_be_recorded && self.is_recorded(&release.key).await? {
             return Ok(());
         }
