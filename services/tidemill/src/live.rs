@@ -190,7 +190,7 @@ impl Screen {
             bar.set_position(benchmark.samples - benchmark.outcomes.missing);
             let tail = if index == 0 { tail.as_str() } else { "" };
             bar.set_message(format!(
-                "{:>12}  {}{tail}",
+                "{:>12}{tail}  {}",
                 table::score(benchmark),
                 outcomes(&benchmark.outcomes)
             ));
