@@ -6,6 +6,7 @@
 
 mod binary;
 pub mod envelope;
+pub mod v1;
 mod wire;
 
 pub use envelope::{Body, Envelope, Error};

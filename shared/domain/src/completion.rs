@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Digest, ItemKey, Timestamp};
+use crate::{Digest, GenerationKey, ItemKey, Timestamp};
 
 /// How a completion ended. Every ending that someone may want to count is one of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -83,6 +83,8 @@ pub struct Completion {
     pub attempts: u32,
     /// Taken from an earlier generation instead of asked for.
     pub cached: bool,
+    /// What the generation cache knows the answer by; none where the cache took no part.
+    pub generation: Option<GenerationKey>,
     /// The replica that answered.
     pub engine: String,
     /// When the first request was sent.
