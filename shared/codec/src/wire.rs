@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tidemill_domain::{Completion, Grade, Manifest, Release};
+use tidemill_domain::{Completion, Generation, Grade, Manifest, Release};
 
 use crate::envelope::{Body, Envelope, Error, header};
 use crate::{binary, v1};
@@ -79,6 +79,12 @@ impl Wire for Manifest {
     const SCHEMA: u16 = 4;
     const VERSION: u16 = 1;
     const NAME: &'static str = "manifest";
+}
+
+impl Wire for Generation {
+    const SCHEMA: u16 = 8;
+    const VERSION: u16 = 1;
+    const NAME: &'static str = "generation";
 }
 
 /// Encodes a value with its envelope.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Benchmark, Digest, Item, Prompt, Settings};
+use crate::{Benchmark, ChoiceScore, Completion, Digest, Ending, Item, ItemKey, Prompt, Settings, Timestamp};
 
 /// The lane of all evaluations so far: bulk requests, not bit-for-bit repeatable on every engine.
 ///
@@ -200,3 +200,89 @@ impl std::str::FromStr for GenerationKey {
         Ok(Self(key))
     }
 }
+
+/// An answer as the cache keeps it: what was generated, without the evaluation that asked for it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Generation {
+    /// What it is known by; a reader compares it with what it looked for.
+    pub key: GenerationKey,
+    /// How it ended.
+    pub ending: Ending,
+    /// The answer's text.
+    pub text: String,
+    /// Reasoning that the engine split off.
+    pub reasoning: Option<String>,
+    /// The engine's own word for the ending.
+    pub finish_reason: Option<String>,
+    /// The stop text that fired, where the engine says.
+    pub stop_reason: Option<String>,
+    /// Cut by the cap or the context.
+    pub truncated: bool,
+    /// One entry a choice of a likelihood benchmark.
+    pub choices: Vec<ChoiceScore>,
+    /// Tokens of the prompt.
+    pub prompt_tokens: u64,
+    /// Tokens generated.
+    pub completion_tokens: u64,
+    /// The replica that generated it.
+    pub engine: String,
+    /// When it was generated.
+    pub generated: Timestamp,
+}
+
+impl Generation {
+    /// What of a completion may answer others; `None` for what may not.
+    ///
+    /// Kept is what the model itself ended, or its cap: [`Ending::Stop`], [`Ending::Length`] and [`Ending::Scored`]. The
+    /// other endings are the engine's or its filter's doing, which another try, server or setting of it may not repeat.
+    #[must_use]
+    pub fn of(completion: &Completion) -> Option<Self> {
+        let is_kept = matches!(completion.ending, Ending::Stop | Ending::Length | Ending::Scored);
+        let key = completion.generation.filter(|_| is_kept && !completion.cached)?;
+        Some(Self {
+            key,
+            ending: completion.ending,
+            text: completion.text.clone(),
+            reasoning: completion.reasoning.clone(),
+            finish_reason: completion.finish_reason.clone(),
+            stop_reason: completion.stop_reason.clone(),
+            truncated: completion.truncated,
+            choices: completion.choices.clone(),
+            prompt_tokens: completion.prompt_tokens,
+            completion_tokens: completion.completion_tokens,
+            engine: completion.engine.clone(),
+            generated: completion.finished,
+        })
+    }
+
+    /// The completion of a sample that this generation answers at `now`: no request and no try, the tokens that the answer
+    /// has, and the engine that generated it.
+    #[must_use]
+    pub fn answer(self, key: ItemKey, manifest: Digest, now: Timestamp) -> Completion {
+        Completion {
+            key,
+            manifest,
+            ending: self.ending,
+            text: self.text,
+            reasoning: self.reasoning,
+            finish_reason: self.finish_reason,
+            stop_reason: self.stop_reason,
+            truncated: self.truncated,
+            choices: self.choices,
+            detail: None,
+            prompt_tokens: self.prompt_tokens,
+            completion_tokens: self.completion_tokens,
+            requests: 0,
+            attempts: 0,
+            cached: true,
+            generation: Some(self.key),
+            engine: self.engine,
+            started: now,
+            finished: now,
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "generation_tests.rs"]
+mod tests;

@@ -27,7 +27,7 @@ pub use completion::{ChoiceScore, Completion, Ending};
 pub use digest::Digest;
 pub use evaluation::{EvaluationEvent, EvaluationState, SuiteRef, Tier, Timeline};
 pub use failure::Class;
-pub use generation::{Asked, GenerationKey, InvalidGenerationKey, LANE, Question, Reuse};
+pub use generation::{Asked, Generation, GenerationKey, InvalidGenerationKey, LANE, Question, Reuse};
 pub use grade::{Grade, Outcome};
 pub use group::{Replica, ServerGroup};
 pub use key::ItemKey;
