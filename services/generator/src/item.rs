@@ -10,10 +10,12 @@ use tidemill_service::{Context, Delivery, Settled, Ttl, now, span};
 use tidemill_streams::{Message as _, declared, subject};
 use tidemill_telemetry::Metric;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 use crate::attempt::{Budget, Ended, Generate, GivenBack, Score, Signals, Tally, ask};
 use crate::keys::Keys;
 use crate::pool::Pool;
+use crate::step::{Action, Asked, Event, next};
 
 /// What the items of one group share.
 pub(crate) struct Worker<E> {
@@ -50,55 +52,43 @@ impl Drop for Inside {
 }
 
 impl<E: Engine> Worker<E> {
-    /// Handles a delivery: skips what is recorded already, asks, and stores the completion.
+    /// Handles a delivery as [`step`](crate::step) says.
     pub(crate) async fn handle(&self, delivery: Delivery) -> Settled {
         let release: Release = tidemill_codec::decode(&delivery.payload)?;
-        let held = self.keys.hold(&release.key).await;
-        // A broker that was killed may have forgotten what it delivered and what was acknowledged.
-        let reconnected = *self.context.broker.connections.borrow() > 1;
-        let may_be_recorded = release.again || delivery.delivered > 1 || held.waited || reconnected;
-        if may_be_recorded && self.is_recorded(&release.key).await? {
-            return Ok(());
+        let _held = Arc::clone(&self.keys).hold(release.key.clone()).await;
+        let mut event = Event::Delivered;
+        loop {
+            event = match next(event) {
+                Action::LookUp => {
+                    let sent = Instant::now();
+                    Event::Looked {
+                        recorded: self.is_recorded(&release.key).await,
+                        ago: sent.elapsed(),
+                    }
+                }
+                Action::Ask => Event::Asked(self.asked(&release, &delivery).await),
+                Action::Publish { completion, then } => Event::Published {
+                    stored: self.record(&completion, &delivery).await,
+                    then,
+                },
+                Action::Settle(settled) => return settled,
+            };
         }
+    }
+
+    async fn asked(&self, release: &Release, delivery: &Delivery) -> Asked {
         let manifest = match self.context.store.manifest(&release.manifest).await {
             Ok(manifest) => manifest,
-            Err(error) => return Err(self.without_manifest(&release, &delivery, error).await?),
+            Err(error) => return without_manifest(release, delivery, &error),
         };
         let Some((benchmark, item)) = manifest.find(&release.key) else {
             let reason = format!("manifest {} declares no {}", release.manifest, release.key);
-            return Err(self.give_up(&release, &delivery, Failure::permanent(reason)).await?);
+            return hopeless(release, Failure::permanent(reason));
         };
-        let completion = match self.complete(&release, benchmark, item).await {
-            Ok(completion) => completion,
-            Err(GivenBack) => return Err(Failure::cancelled()),
-        };
-        self.record(&completion, &delivery).await
-    }
-
-    /// What an unreadable manifest means for its item: waiting, for the store or for a newer generator, or its end.
-    async fn without_manifest(
-        &self,
-        release: &Release,
-        delivery: &Delivery,
-        error: tidemill_storage::Error,
-    ) -> Result<Failure, Failure> {
-        if let Some(failure) = Failure::left_to_newer(&error, delivery.delivered) {
-            return Ok(failure);
+        match self.complete(release, benchmark, item).await {
+            Ok(completion) => Asked::Completed(Box::new(completion)),
+            Err(GivenBack) => Asked::Failed(Failure::cancelled()),
         }
-        let failure = Failure::from(error);
-        if failure.class != Class::Permanent {
-            return Ok(failure);
-        }
-        self.give_up(release, delivery, failure).await
-    }
-
-    /// Records that an item will never be asked, so that it is not released again and its evaluation can end. Returns the
-    /// failure for the dead letter.
-    async fn give_up(&self, release: &Release, delivery: &Delivery, failure: Failure) -> Result<Failure, Failure> {
-        let outcome = Outcome::without_answer(Ending::EngineError, failure.reason.clone());
-        self.record(&completion(release, outcome, Tally::default()), delivery)
-            .await?;
-        Ok(failure)
     }
 
     /// Whether DONE holds the key's completion.
@@ -216,6 +206,24 @@ impl<E: Engine> Worker<E> {
     fn budget(&self) -> Budget {
         Budget::new(self.context.config.generator.attempts)
     }
+}
+
+/// What an unreadable manifest means for its item: waiting, for the store or for a newer generator, or its end.
+fn without_manifest(release: &Release, delivery: &Delivery, error: &tidemill_storage::Error) -> Asked {
+    if let Some(failure) = Failure::left_to_newer(error, delivery.delivered) {
+        return Asked::Failed(failure);
+    }
+    let failure = Failure::of(error.class(), error);
+    if failure.class == Class::Permanent {
+        return hopeless(release, failure);
+    }
+    Asked::Failed(failure)
+}
+
+/// Records that an item will never be asked, so that it is not released again and its evaluation can end.
+fn hopeless(release: &Release, failure: Failure) -> Asked {
+    let outcome = Outcome::without_answer(Ending::EngineError, failure.reason.clone());
+    Asked::Hopeless(Box::new(completion(release, outcome, Tally::default())), failure)
 }
 
 impl Outcome {
