@@ -268,6 +268,7 @@ fn completion(release: &Release, outcome: Outcome, tally: Tally) -> Completion {
         requests: tally.requests,
         attempts: tally.attempts,
         cached: false,
+        generation: None,
         engine: tally.engine,
         started: tally.started.unwrap_or(finished),
         finished,

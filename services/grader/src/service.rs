@@ -82,10 +82,8 @@ async fn grade(suite: Arc<Suite>, completion: Box<Completion>) -> Result<Graded,
 fn record(grade: &Grade, family: &'static str) {
     let outcome = grade.outcome.label();
     tidemill_telemetry::count(Metric::Grades, [("outcome", outcome), ("family", family)]);
-    if !grade.cached {
-        let latency = grade.graded.seconds_since(grade.finished);
-        tidemill_telemetry::observe(Metric::GradeLatencySeconds, latency, [("family", family)]);
-    }
+    let latency = grade.graded.seconds_since(grade.finished);
+    tidemill_telemetry::observe(Metric::GradeLatencySeconds, latency, [("family", family)]);
 }
 
 #[cfg(test)]

@@ -69,6 +69,7 @@ impl Bench {
             requests: 1,
             attempts: 1,
             cached: false,
+            generation: None,
             engine: String::new(),
             started: Timestamp(0),
             finished: now(),

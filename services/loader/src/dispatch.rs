@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidemill_domain::{Benchmark, Digest, EvaluationId, ItemKey, Manifest, Release};
+use tidemill_domain::{Benchmark, Digest, EvaluationId, ItemKey, Manifest, Release, Reuse};
 use tokio::time::Instant;
 
 /// An item that is out for so long without a completion is released again; READY refuses that while it is still there.
@@ -188,6 +188,7 @@ impl Evaluation {
             key,
             manifest: self.digest.clone(),
             again,
+            reuse: Reuse::Never,
         }
     }
 }
