@@ -5,6 +5,7 @@ use std::sync::Arc;
 use async_nats::jetstream::stream::DirectGetErrorKind;
 use tidemill_domain::{Benchmark, Class, Completion, Ending, Item, ItemKey, Prompt, Release};
 use tidemill_inference::{Answer, Engine, Request, Scoring};
+use tidemill_service::fault::{self, Point};
 use tidemill_service::settle::Failure;
 use tidemill_service::{Context, Delivery, Settled, Ttl, now, span};
 use tidemill_streams::{Message as _, declared, subject};
@@ -72,6 +73,7 @@ impl<E: Engine> Worker<E> {
             Ok(completion) => completion,
             Err(GivenBack) => return Err(Failure::cancelled()),
         };
+        fault::point(Point::GeneratorAnswered);
         self.record(&completion, &delivery).await
     }
 
@@ -119,6 +121,7 @@ impl<E: Engine> Worker<E> {
         let payload = store
             .check_in::<Completion>(&completion.key.evaluation, completion.payload()?)
             .await?;
+        fault::point(Point::GeneratorBodyStored);
         let publisher = &self.context.publisher;
         publisher
             .publish_bytes::<Completion>(
@@ -129,6 +132,7 @@ impl<E: Engine> Worker<E> {
                 async_nats::HeaderMap::new(),
             )
             .await?;
+        fault::point(Point::GeneratorPublished);
         span("generate", &completion.key, trace);
         tidemill_telemetry::add(Metric::PromptTokens, completion.prompt_tokens, []);
         tidemill_telemetry::add(Metric::CompletionTokens, completion.completion_tokens, []);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tidemill_domain::{Class, Completion, Grade, ItemKey, Outcome};
+use tidemill_service::fault::{self, Point};
 use tidemill_service::{Context, Delivery, Failure, Fatal, Settled, now, span, work};
 use tidemill_streams::{durable, subject};
 use tidemill_telemetry::Metric;
@@ -62,8 +63,10 @@ impl Grading {
         let Some(grade) = grade(suite, completion).await? else {
             return Err(Failure::permanent(format!("{key} is not declared by its manifest")));
         };
+        fault::point(Point::GraderGraded);
         let trace = delivery.trace.map(|trace| trace.child("grade"));
         self.context.publisher.publish(&grade, trace).await?;
+        fault::point(Point::GraderPublished);
         span("grade", &grade.key, trace);
         record(&grade, family);
         Ok(())

@@ -9,6 +9,7 @@ pub mod backoff;
 pub mod children;
 mod connect;
 mod context;
+pub mod fault;
 mod follow;
 mod lease;
 mod publish;

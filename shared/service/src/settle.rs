@@ -10,6 +10,7 @@ use tidemill_domain::Class;
 use tidemill_streams::{DeadLetter, Message as _};
 use tidemill_telemetry::Metric;
 
+use crate::fault::{self, Point};
 use crate::{Context, PublishError, Ttl};
 
 /// A failure of a handler: its class, and the reason for people.
@@ -146,7 +147,7 @@ pub(crate) async fn settle(context: &Context, handled: Handled, acker: &Acker) {
         .map_or_else(|failure| failure.class.label(), |()| "done");
     tidemill_telemetry::count(Metric::Settled, [("stage", context.role), ("class", class)]);
     let sent = match &handled.settled {
-        Ok(()) => acker.ack().await,
+        Ok(()) => acknowledge(context, acker).await,
         Err(failure) if handled.is_given_up() => bury(context, &handled, &failure.reason, acker).await,
         Err(failure) => match failure.class {
             Class::Transient => {
@@ -177,6 +178,15 @@ pub(crate) async fn settle(context: &Context, handled: Handled, acker: &Acker) {
     }
 }
 
+/// Acknowledges a message whose effects are stored.
+async fn acknowledge(context: &Context, acker: &Acker) -> Result<(), async_nats::Error> {
+    acker.ack().await?;
+    if let Some(acked) = Point::acked(context.role) {
+        fault::point(acked);
+    }
+    Ok(())
+}
+
 async fn bury(context: &Context, handled: &Handled, reason: &str, acker: &Acker) -> Result<(), async_nats::Error> {
     tracing::error!(subject = handled.subject, reason, "given up; kept in the DEAD stream");
     tidemill_telemetry::count(Metric::DeadLetters, [("stage", context.role)]);
@@ -192,7 +202,10 @@ async fn bury(context: &Context, handled: &Handled, reason: &str, acker: &Acker)
         .publish_bytes::<DeadLetter>(letter.subject(), letter.payload, None, Ttl::Stream, headers)
         .await;
     match stored {
-        Ok(_) => acker.ack_with(AckKind::Term).await,
+        Ok(_) => {
+            fault::point(Point::DeadLetterStored);
+            acker.ack_with(AckKind::Term).await
+        }
         Err(error) => Err(error.into()),
     }
 }
