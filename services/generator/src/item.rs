@@ -5,6 +5,7 @@ use std::sync::Arc;
 use async_nats::jetstream::stream::DirectGetErrorKind;
 use tidemill_domain::{Benchmark, Class, Completion, Ending, Item, ItemKey, Prompt, Release};
 use tidemill_inference::{Answer, Engine, Request, Scoring};
+use tidemill_service::fault::{self, Point};
 use tidemill_service::settle::Failure;
 use tidemill_service::{Context, Delivery, Settled, Ttl, now, span};
 use tidemill_streams::{Message as _, declared, subject};
@@ -86,7 +87,10 @@ impl<E: Engine> Worker<E> {
             return hopeless(release, Failure::permanent(reason));
         };
         match self.complete(release, benchmark, item).await {
-            Ok(completion) => Asked::Completed(Box::new(completion)),
+            Ok(completion) => {
+                fault::point(Point::GeneratorAnswered);
+                Asked::Completed(Box::new(completion))
+            }
             Err(GivenBack) => Asked::Failed(Failure::cancelled()),
         }
     }
@@ -109,6 +113,7 @@ impl<E: Engine> Worker<E> {
         let payload = store
             .check_in::<Completion>(&completion.key.evaluation, completion.payload()?)
             .await?;
+        fault::point(Point::GeneratorBodyStored);
         let publisher = &self.context.publisher;
         publisher
             .publish_bytes::<Completion>(
@@ -119,6 +124,7 @@ impl<E: Engine> Worker<E> {
                 async_nats::HeaderMap::new(),
             )
             .await?;
+        fault::point(Point::GeneratorPublished);
         span("generate", &completion.key, trace);
         tidemill_telemetry::add(Metric::PromptTokens, completion.prompt_tokens, []);
         tidemill_telemetry::add(Metric::CompletionTokens, completion.completion_tokens, []);
