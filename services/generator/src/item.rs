@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use async_nats::jetstream::stream::DirectGetErrorKind;
-use tidemill_domain::{Benchmark, Class, Completion, Ending, Item, ItemKey, Prompt, Release};
+use tidemill_domain::{Benchmark, Class, Completion, Ending, Item, ItemKey, Manifest, Prompt, Release};
 use tidemill_inference::{Answer, Engine, Request, Scoring};
 use tidemill_service::settle::Failure;
 use tidemill_service::{Context, Delivery, Settled, Ttl, now, span};
+use tidemill_storage::StoredItem;
 use tidemill_streams::{Message as _, declared, subject};
 use tidemill_telemetry::Metric;
 use tokio::sync::Semaphore;
@@ -60,23 +61,32 @@ impl<E: Engine> Worker<E> {
         if may_be_recorded && self.is_recorded(&release.key).await? {
             return Ok(());
         }
-        let manifest = match self.context.store.manifest(&release.manifest).await {
-            Ok(manifest) => manifest,
-            Err(error) => return Err(self.without_manifest(&release, &delivery, error).await?),
+        let found = match self.find(&release).await {
+            Ok(found) => found,
+            Err(error) => return Err(self.without_item(&release, &delivery, error).await?),
         };
-        let Some((benchmark, item)) = manifest.find(&release.key) else {
+        let Some((manifest, item)) = found else {
             let reason = format!("manifest {} declares no {}", release.manifest, release.key);
             return Err(self.give_up(&release, &delivery, Failure::permanent(reason)).await?);
         };
-        let completion = match self.complete(&release, benchmark, item).await {
+        let benchmark = &manifest.benchmarks[release.key.benchmark as usize];
+        let completion = match self.complete(&release, benchmark, &item).await {
             Ok(completion) => completion,
             Err(GivenBack) => return Err(Failure::cancelled()),
         };
         self.record(&completion, &delivery).await
     }
 
-    /// What an unreadable manifest means for its item: waiting, for the store or for a newer generator, or its end.
-    async fn without_manifest(
+    /// The manifest of a release and its item; `None` when the manifest does not declare it.
+    async fn find(&self, release: &Release) -> Result<Option<(Arc<Manifest>, StoredItem)>, tidemill_storage::Error> {
+        let store = &self.context.store;
+        let manifest = store.manifest(&release.manifest).await?;
+        let item = store.item(&manifest, &release.key).await?;
+        Ok(item.map(|item| (manifest, item)))
+    }
+
+    /// What an unreadable manifest or block means for its item: waiting, for the store or for a newer generator, or its end.
+    async fn without_item(
         &self,
         release: &Release,
         delivery: &Delivery,

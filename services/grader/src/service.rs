@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tidemill_domain::{Class, Completion, Grade, ItemKey, Outcome};
 use tidemill_service::{Context, Delivery, Failure, Fatal, Settled, now, span, work};
+use tidemill_storage::StoredItem;
 use tidemill_streams::{durable, subject};
 use tidemill_telemetry::Metric;
 
@@ -59,9 +60,13 @@ impl Grading {
             Err(error) => return Err(self.unreadable(&delivery, Some(&completion), error).await?),
         };
         let (key, family) = (completion.key.clone(), suite.family(completion.key.benchmark));
-        let Some(grade) = grade(suite, completion).await? else {
-            return Err(Failure::permanent(format!("{key} is not declared by its manifest")));
+        let item = match self.context.store.item(suite.manifest(), &key).await {
+            Ok(item) => item,
+            Err(error) => return Err(self.unreadable(&delivery, Some(&completion), error).await?),
         };
+        let undeclared = || Failure::permanent(format!("{key} is not declared by its manifest"));
+        let grade = grade(suite, item.ok_or_else(undeclared)?, completion).await?;
+        let grade = grade.ok_or_else(undeclared)?;
         let trace = delivery.trace.map(|trace| trace.child("grade"));
         self.context.publisher.publish(&grade, trace).await?;
         span("grade", &grade.key, trace);
@@ -97,11 +102,11 @@ impl Grading {
 }
 
 /// Grades in place, or away from the runtime's threads when the answer is long.
-async fn grade(suite: Arc<Suite>, completion: Completion) -> Result<Option<Grade>, Failure> {
+async fn grade(suite: Arc<Suite>, item: StoredItem, completion: Completion) -> Result<Option<Grade>, Failure> {
     if completion.text.len() <= LONG_ANSWER_BYTES {
-        return Ok(suite.grade(&completion, now()));
+        return Ok(suite.grade(&item, &completion, now()));
     }
-    let graded = tokio::task::spawn_blocking(move || suite.grade(&completion, now()));
+    let graded = tokio::task::spawn_blocking(move || suite.grade(&item, &completion, now()));
     graded.await.map_err(|error| Failure::of(Class::Bug, &error))
 }
 
