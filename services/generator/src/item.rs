@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use async_nats::jetstream::stream::DirectGetErrorKind;
-use tidemill_domain::{Benchmark, Class, Completion, Ending, Item, ItemKey, Prompt, Release};
+use tidemill_domain::{Benchmark, Class, Completion, Ending, Item, ItemKey, Manifest, Prompt, Release};
 use tidemill_inference::{Answer, Engine, Request, Scoring};
 use tidemill_service::fault::{self, Point};
 use tidemill_service::settle::Failure;
 use tidemill_service::{Context, Delivery, Settled, Ttl, now, span};
+use tidemill_storage::StoredItem;
 use tidemill_streams::{Message as _, declared, subject};
 use tidemill_telemetry::Metric;
 use tokio::sync::Semaphore;
@@ -78,21 +79,30 @@ impl<E: Engine> Worker<E> {
     }
 
     async fn asked(&self, release: &Release, delivery: &Delivery) -> Asked {
-        let manifest = match self.context.store.manifest(&release.manifest).await {
-            Ok(manifest) => manifest,
-            Err(error) => return without_manifest(release, delivery, &error),
+        let found = match self.find(release).await {
+            Ok(found) => found,
+            Err(error) => return without_item(release, delivery, &error),
         };
-        let Some((benchmark, item)) = manifest.find(&release.key) else {
+        let Some((manifest, item)) = found else {
             let reason = format!("manifest {} declares no {}", release.manifest, release.key);
             return hopeless(release, Failure::permanent(reason));
         };
-        match self.complete(release, benchmark, item).await {
+        let benchmark = &manifest.benchmarks[release.key.benchmark as usize];
+        match self.complete(release, benchmark, &item).await {
             Ok(completion) => {
                 fault::point(Point::GeneratorAnswered);
                 Asked::Completed(Box::new(completion))
             }
             Err(GivenBack) => Asked::Failed(Failure::cancelled()),
         }
+    }
+
+    /// The manifest of a release and its item; `None` when the manifest does not declare it.
+    async fn find(&self, release: &Release) -> Result<Option<(Arc<Manifest>, StoredItem)>, tidemill_storage::Error> {
+        let store = &self.context.store;
+        let manifest = store.manifest(&release.manifest).await?;
+        let item = store.item(&manifest, &release.key).await?;
+        Ok(item.map(|item| (manifest, item)))
     }
 
     /// Whether DONE holds the key's completion.
@@ -215,7 +225,7 @@ impl<E: Engine> Worker<E> {
 }
 
 /// What an unreadable manifest means for its item: waiting, for the store or for a newer generator, or its end.
-fn without_manifest(release: &Release, delivery: &Delivery, error: &tidemill_storage::Error) -> Asked {
+fn without_item(release: &Release, delivery: &Delivery, error: &tidemill_storage::Error) -> Asked {
     if let Some(failure) = Failure::left_to_newer(error, delivery.delivered) {
         return Asked::Failed(failure);
     }
