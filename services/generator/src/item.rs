@@ -3,19 +3,21 @@
 use std::sync::Arc;
 
 use async_nats::jetstream::stream::DirectGetErrorKind;
-use tidemill_domain::{Benchmark, Class, Completion, Ending, Item, ItemKey, Prompt, Release};
+use tidemill_domain::{Benchmark, Class, Completion, Ending, Item, ItemKey, Manifest, Prompt, Release};
 use tidemill_inference::{Answer, Engine, Request, Scoring};
+use tidemill_service::fault::{self, Point};
 use tidemill_service::settle::Failure;
 use tidemill_service::{Context, Delivery, Settled, Ttl, now, span};
+use tidemill_storage::StoredItem;
 use tidemill_streams::{Message as _, declared, subject};
 use tidemill_telemetry::Metric;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use crate::attempt::{Budget, Ended, Generate, GivenBack, Score, Signals, Tally, ask};
 use crate::keys::Keys;
 use crate::pool::Pool;
-use crate::step::{Action, Asked, Event, next};
+use crate::step::{Action, Asked, Event, is_good, next};
 
 /// What the items of one group share.
 pub(crate) struct Worker<E> {
@@ -56,17 +58,17 @@ impl<E: Engine> Worker<E> {
     pub(crate) async fn handle(&self, delivery: Delivery) -> Settled {
         let release: Release = tidemill_codec::decode(&delivery.payload)?;
         let _held = Arc::clone(&self.keys).hold(release.key.clone()).await;
-        let mut event = Event::Delivered;
+        let (mut event, mut looked, mut room) = (Event::Delivered, Instant::now(), None);
         loop {
             event = match next(event) {
                 Action::LookUp => {
-                    let sent = Instant::now();
+                    looked = Instant::now();
                     Event::Looked {
                         recorded: self.is_recorded(&release.key).await,
-                        ago: sent.elapsed(),
+                        ago: looked.elapsed(),
                     }
                 }
-                Action::Ask => Event::Asked(self.asked(&release, &delivery).await),
+                Action::Ask => Event::Asked(self.asked(&release, &delivery, looked, &mut room).await),
                 Action::Publish { completion, then } => Event::Published {
                     stored: self.record(&completion, &delivery).await,
                     then,
@@ -76,19 +78,47 @@ impl<E: Engine> Worker<E> {
         }
     }
 
-    async fn asked(&self, release: &Release, delivery: &Delivery) -> Asked {
-        let manifest = match self.context.store.manifest(&release.manifest).await {
-            Ok(manifest) => manifest,
-            Err(error) => return without_manifest(release, delivery, &error),
+    /// Gets what asking takes, and asks when the look that was sent at `looked` is still good. Room that was got is kept.
+    async fn asked<'a>(
+        &'a self,
+        release: &Release,
+        delivery: &Delivery,
+        looked: Instant,
+        room: &mut Option<SemaphorePermit<'a>>,
+    ) -> Asked {
+        let found = match self.find(release).await {
+            Ok(found) => found,
+            Err(error) => return without_item(release, delivery, &error),
         };
-        let Some((benchmark, item)) = manifest.find(&release.key) else {
+        let Some((manifest, item)) = found else {
             let reason = format!("manifest {} declares no {}", release.manifest, release.key);
             return hopeless(release, Failure::permanent(reason));
         };
-        match self.complete(release, benchmark, item).await {
-            Ok(completion) => Asked::Completed(Box::new(completion)),
+        if room.is_none() {
+            *room = self.room().await;
+        }
+        if room.is_none() {
+            return Asked::Failed(Failure::cancelled());
+        }
+        if !is_good(looked.elapsed()) {
+            return Asked::TooLate;
+        }
+        let benchmark = &manifest.benchmarks[release.key.benchmark as usize];
+        match self.complete(release, benchmark, &item).await {
+            Ok(completion) => {
+                fault::point(Point::GeneratorAnswered);
+                Asked::Completed(Box::new(completion))
+            }
             Err(GivenBack) => Asked::Failed(Failure::cancelled()),
         }
+    }
+
+    /// The manifest of a release and its item; `None` when the manifest does not declare it.
+    async fn find(&self, release: &Release) -> Result<Option<(Arc<Manifest>, StoredItem)>, tidemill_storage::Error> {
+        let store = &self.context.store;
+        let manifest = store.manifest(&release.manifest).await?;
+        let item = store.item(&manifest, &release.key).await?;
+        Ok(item.map(|item| (manifest, item)))
     }
 
     /// Whether DONE holds the key's completion.
@@ -109,6 +139,7 @@ impl<E: Engine> Worker<E> {
         let payload = store
             .check_in::<Completion>(&completion.key.evaluation, completion.payload()?)
             .await?;
+        fault::point(Point::GeneratorBodyStored);
         let publisher = &self.context.publisher;
         publisher
             .publish_bytes::<Completion>(
@@ -119,6 +150,7 @@ impl<E: Engine> Worker<E> {
                 async_nats::HeaderMap::new(),
             )
             .await?;
+        fault::point(Point::GeneratorPublished);
         span("generate", &completion.key, trace);
         tidemill_telemetry::add(Metric::PromptTokens, completion.prompt_tokens, []);
         tidemill_telemetry::add(Metric::CompletionTokens, completion.completion_tokens, []);
@@ -129,11 +161,15 @@ impl<E: Engine> Worker<E> {
         Ok(())
     }
 
+    /// Room for one request in flight; `None` when nothing new is begun.
+    async fn room(&self) -> Option<SemaphorePermit<'_>> {
+        tokio::select! { biased;
+            () = self.signals.stopped.cancelled() => None,
+            room = self.room.acquire() => room.ok(),
+        }
+    }
+
     async fn complete(&self, release: &Release, benchmark: &Benchmark, item: &Item) -> Result<Completion, GivenBack> {
-        let _room = tokio::select! { biased;
-            () = self.signals.stopped.cancelled() => return Err(GivenBack),
-            room = self.room.acquire() => room.map_err(|_| GivenBack)?,
-        };
         let _inside = Inside::enter();
         let mut tally = Tally::default();
         let outcome = if benchmark.is_likelihood() {
@@ -209,7 +245,7 @@ impl<E: Engine> Worker<E> {
 }
 
 /// What an unreadable manifest means for its item: waiting, for the store or for a newer generator, or its end.
-fn without_manifest(release: &Release, delivery: &Delivery, error: &tidemill_storage::Error) -> Asked {
+fn without_item(release: &Release, delivery: &Delivery, error: &tidemill_storage::Error) -> Asked {
     if let Some(failure) = Failure::left_to_newer(error, delivery.delivered) {
         return Asked::Failed(failure);
     }
@@ -268,6 +304,7 @@ fn completion(release: &Release, outcome: Outcome, tally: Tally) -> Completion {
         requests: tally.requests,
         attempts: tally.attempts,
         cached: false,
+        generation: None,
         engine: tally.engine,
         started: tally.started.unwrap_or(finished),
         finished,

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use tidemill_domain::{Class, Completion, Grade};
+use tidemill_service::fault::{self, Point};
 use tidemill_service::{Context, Delivery, Failure, Fatal, Settled, now, span, work};
 use tidemill_streams::{durable, subject};
 use tidemill_telemetry::Metric;
 
 use crate::backlog;
-use crate::step::{Action, Event, Graded, graded, next};
-use crate::suite::{Suite, Suites};
+use crate::step::{Action, Declared, Event, Graded, graded, next};
+use crate::suite::Suites;
 
 /// Longer answers are graded away from the threads that talk to the broker: a pattern over one takes above half a
 /// millisecond.
@@ -48,10 +49,14 @@ impl Grading {
         loop {
             event = match next(event, key.as_ref(), delivery.delivered) {
                 Action::Find(completion) => {
-                    let suite = self.suites.get(&self.context.store, &completion.manifest).await;
-                    Event::Found(completion, suite)
+                    let declared = self.find(&completion).await;
+                    Event::Found(completion, declared)
                 }
-                Action::Grade(completion, suite) => Event::Graded(grade(suite, completion).await),
+                Action::Grade(completion, declared) => {
+                    let graded = grade(declared, completion).await;
+                    fault::point(Point::GraderGraded);
+                    Event::Graded(graded)
+                }
                 Action::Publish { grade, family, then } => Event::Published {
                     stored: self.publish(&grade, family, &delivery).await,
                     then,
@@ -61,9 +66,17 @@ impl Grading {
         }
     }
 
+    async fn find(&self, completion: &Completion) -> Result<Option<Declared>, tidemill_storage::Error> {
+        let store = &self.context.store;
+        let suite = self.suites.get(store, &completion.manifest).await?;
+        let item = store.item(suite.manifest(), &completion.key).await?;
+        Ok(item.map(|item| Declared { suite, item }))
+    }
+
     async fn publish(&self, grade: &Grade, family: &'static str, delivery: &Delivery) -> Settled {
         let trace = delivery.trace.map(|trace| trace.child("grade"));
         self.context.publisher.publish(grade, trace).await?;
+        fault::point(Point::GraderPublished);
         span("grade", &grade.key, trace);
         record(grade, family);
         Ok(())
@@ -71,21 +84,19 @@ impl Grading {
 }
 
 /// Grades in place, or away from the runtime's threads when the answer is long.
-async fn grade(suite: Arc<Suite>, completion: Box<Completion>) -> Result<Graded, Failure> {
+async fn grade(declared: Declared, completion: Box<Completion>) -> Result<Graded, Failure> {
     if completion.text.len() <= LONG_ANSWER_BYTES {
-        return Ok(graded(&suite, &completion, now()));
+        return Ok(graded(&declared, &completion, now()));
     }
-    let graded = tokio::task::spawn_blocking(move || graded(&suite, &completion, now()));
+    let graded = tokio::task::spawn_blocking(move || graded(&declared, &completion, now()));
     graded.await.map_err(|error| Failure::of(Class::Bug, &error))
 }
 
 fn record(grade: &Grade, family: &'static str) {
     let outcome = grade.outcome.label();
     tidemill_telemetry::count(Metric::Grades, [("outcome", outcome), ("family", family)]);
-    if !grade.cached {
-        let latency = grade.graded.seconds_since(grade.finished);
-        tidemill_telemetry::observe(Metric::GradeLatencySeconds, latency, [("family", family)]);
-    }
+    let latency = grade.graded.seconds_since(grade.finished);
+    tidemill_telemetry::observe(Metric::GradeLatencySeconds, latency, [("family", family)]);
 }
 
 #[cfg(test)]

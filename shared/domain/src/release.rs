@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Digest, ItemKey};
+use crate::{Digest, ItemKey, Reuse};
 
 /// One item released to a server group: keys only, about 150 bytes on the wire.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,4 +14,6 @@ pub struct Release {
     /// The item may have been released before. Counted apart, and never relied on: a dispatcher that was suspended does not
     /// know, so generators look for the completion of every item.
     pub again: bool,
+    /// Whether an earlier generation may answer it.
+    pub reuse: Reuse,
 }

@@ -49,7 +49,7 @@ pub(crate) struct Plan {
     pub(crate) roles: Vec<Role>,
     pub(crate) slots: usize,
     /// Items of each benchmark of each evaluation.
-    pub(crate) items: usize,
+    pub(crate) items: u32,
     pub(crate) evaluations: usize,
     pub(crate) net: Net,
     pub(crate) faults: Vec<(Time, Fault)>,
@@ -103,7 +103,7 @@ impl Plan {
         }
         Self {
             slots: 2 + chance.below(7),
-            items: 4 + chance.below(5),
+            items: 4 + chance.below(5) as u32,
             evaluations: 1 + chance.below(2),
             calm_from: at + Duration::from_secs(20),
             roles,

@@ -8,7 +8,7 @@ use tidemill_domain::{
     Manifest, Prompt, Settings, SuiteName, SuiteRef, Tier, Timestamp,
 };
 use tidemill_grader::Suite;
-use tidemill_grader::step::graded;
+use tidemill_grader::step;
 
 /// The evaluations of a run.
 #[derive(Debug)]
@@ -16,16 +16,22 @@ pub(crate) struct Declared {
     pub(crate) ids: Vec<EvaluationId>,
     pub(crate) manifests: Vec<Arc<Manifest>>,
     pub(crate) digests: Vec<Digest>,
+    suites: Vec<Arc<Suite>>,
 }
 
 impl Declared {
-    pub(crate) fn new(seed: u64, evaluations: usize, items: usize) -> Self {
+    pub(crate) fn new(seed: u64, evaluations: usize, items: u32) -> Self {
         let name = |index: usize| format!("{seed}/{index}");
+        let manifests: Vec<Arc<Manifest>> = (0..evaluations).map(|_| Arc::new(manifest(items))).collect();
         Self {
             ids: (0..evaluations)
                 .map(|index| EvaluationId::from_digest(&Digest::of(name(index).as_bytes())))
                 .collect(),
-            manifests: (0..evaluations).map(|_| Arc::new(manifest(items))).collect(),
+            suites: manifests
+                .iter()
+                .map(|manifest| Arc::new(Suite::new(Arc::clone(manifest))))
+                .collect(),
+            manifests,
             digests: (0..evaluations)
                 .map(|index| Digest::of(format!("m{index}").as_bytes()))
                 .collect(),
@@ -71,18 +77,29 @@ impl Declared {
             requests: 1,
             attempts: 1,
             cached: false,
+            generation: None,
             engine: "engine".to_owned(),
             started: Timestamp(1),
             finished: Timestamp(2),
         }
     }
 
+    /// The item of a key with its suite, as the object store has it.
+    pub(crate) fn find(&self, key: &ItemKey) -> step::Declared {
+        let evaluation = self.index(&key.evaluation);
+        let target = TARGETS[key.benchmark as usize];
+        step::Declared {
+            suite: Arc::clone(&self.suites[evaluation]),
+            item: item(key.item, target).into(),
+        }
+    }
+
     /// The result when nothing goes wrong: each answer graded and counted once.
-    pub(crate) fn undisturbed(&self, evaluation: usize, suite: &Suite) -> Vec<BenchmarkResult> {
+    pub(crate) fn undisturbed(&self, evaluation: usize) -> Vec<BenchmarkResult> {
         let manifest = &self.manifests[evaluation];
-        let mut fold = Fold::new(manifest);
+        let mut fold = Fold::new(manifest, Vec::new());
         for key in manifest.keys(&self.ids[evaluation]) {
-            if let Some(grade) = graded(suite, &self.completion(&key), Timestamp(3)).grade() {
+            if let Some(grade) = step::graded(&self.find(&key), &self.completion(&key), Timestamp(3)).grade() {
                 fold.apply(grade);
             }
         }
@@ -90,7 +107,10 @@ impl Declared {
     }
 }
 
-fn manifest(items: usize) -> Manifest {
+/// The right answer to the items of each benchmark.
+const TARGETS: [&str; 2] = ["4", "it is 4"];
+
+fn manifest(items: u32) -> Manifest {
     let numeric = GraderSpec::Numeric {
         pattern: None,
         tolerance: 0.0,
@@ -107,21 +127,24 @@ fn manifest(items: usize) -> Manifest {
         },
         max_failure_rate: 1.0,
         benchmarks: vec![
-            benchmark("numbers", items, 2, "4", numeric),
-            benchmark("words", items, 1, "it is 4", exact),
+            benchmark("numbers", items, 2, numeric),
+            benchmark("words", items, 1, exact),
         ],
     }
 }
 
-fn benchmark(title: &str, items: usize, samples: u32, target: &str, grader: GraderSpec) -> Benchmark {
-    let item = |index: usize| Item {
+fn item(index: u32, target: &str) -> Item {
+    Item {
         id: index.to_string(),
         prompt: Prompt::Text("2 + 2".to_owned()),
         targets: vec![target.to_owned()],
         choices: Vec::new(),
         correct_choice: None,
         cluster: None,
-    };
+    }
+}
+
+fn benchmark(title: &str, items: u32, samples: u32, grader: GraderSpec) -> Benchmark {
     Benchmark {
         name: name(BenchmarkName::try_new(title)),
         settings: Settings {
@@ -133,7 +156,10 @@ fn benchmark(title: &str, items: usize, samples: u32, target: &str, grader: Grad
             samples,
         },
         grader,
-        items: (0..items).map(item).collect(),
+        items,
+        // The items are made where they are needed.
+        blocks: Vec::new(),
+        clusters: None,
     }
 }
 

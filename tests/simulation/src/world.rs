@@ -1,12 +1,10 @@
 //! The world of a run: virtual time, the network between processes and broker, and what happens to both.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 use std::time::Duration;
 
 use tidemill_domain::{Completion, ItemKey};
 use tidemill_generator::step::LOOK_IS_GOOD_FOR;
-use tidemill_grader::Suite;
 use tokio::time::Instant;
 
 use crate::breakage::Breakage;
@@ -38,6 +36,8 @@ pub(crate) enum Input {
     /// The answer to a request; `None` when none came in time.
     Answer(u64, Option<Answer>),
     Delivery(Box<Delivery>),
+    /// What asking for a task takes is there.
+    Prepared(u64),
     /// The engine's answer for a task.
     Engine(u64, Box<Completion>),
     Drain,
@@ -85,7 +85,6 @@ pub(crate) struct Shared {
     pub(crate) now: Time,
     pub(crate) plan: Plan,
     pub(crate) declared: Declared,
-    pub(crate) suites: Vec<Arc<Suite>>,
     pub(crate) breakage: Option<Breakage>,
     pub(crate) summary: Summary,
     pub(crate) trace: Option<Vec<String>>,
@@ -217,6 +216,18 @@ impl Reach<'_> {
         self.world.is_rough() && self.world.chance.happens(self.world.plan.net.store_fails)
     }
 
+    /// Gets a task's prompt from the object store, and room for its request.
+    pub(crate) fn prepare(&mut self, task: u64) {
+        let is_slow = self.world.is_rough() && self.world.chance.happens(0.02);
+        let takes = if is_slow {
+            self.world.chance.millis(1_000, 30_000)
+        } else {
+            self.world.chance.millis(0, 3)
+        };
+        let what = What::Input(self.process, self.incarnation, Input::Prepared(task));
+        self.world.push(self.world.now + takes, what);
+    }
+
     /// This process ends by itself, drained.
     pub(crate) const fn exit(&mut self) {
         self.exits = true;
@@ -284,13 +295,8 @@ impl World {
         let declared = Declared::new(seed, plan.evaluations, plan.items);
         let broker = Broker::new(declared.ids.clone(), plan.slots);
         let processes = plan.roles.iter().map(|role| Process::down(*role)).collect();
-        let suites = declared
-            .manifests
-            .iter()
-            .map(|manifest| Arc::new(Suite::new(Arc::clone(manifest))));
         let mut shared = Shared {
             now: Duration::ZERO,
-            suites: suites.collect(),
             declared,
             breakage,
             summary: Summary::default(),
@@ -363,7 +369,7 @@ impl World {
                 }
                 self.input(process, input);
             }
-            What::ToBroker(process, incarnation, request, op) => self.to_broker(process, incarnation, request, op),
+            What::ToBroker(process, incarnation, request, op) => self.reach_broker(process, incarnation, request, op),
             What::Fault(fault) => self.fault(fault),
         }
     }
@@ -438,7 +444,7 @@ impl World {
         }
     }
 
-    fn to_broker(&mut self, process: usize, incarnation: u64, request: u64, op: Op) {
+    fn reach_broker(&mut self, process: usize, incarnation: u64, request: u64, op: Op) {
         if self.shared.broker_away_until > self.shared.now {
             return;
         }
@@ -636,7 +642,7 @@ impl Shared {
             return self.violate("DONE holds what nobody declared".to_owned());
         }
         for evaluation in 0..self.plan.evaluations {
-            let undisturbed = self.declared.undisturbed(evaluation, &self.suites[evaluation]);
+            let undisturbed = self.declared.undisturbed(evaluation);
             if self.finals(evaluation).any(|results| *results != undisturbed) {
                 return self.violate(format!(
                     "the result of evaluation {evaluation} is not that of the undisturbed run"

@@ -84,7 +84,7 @@ impl Worker for Aggregator {
                 self.leasing.give_back(reach);
                 reach.exit();
             }
-            Input::Timer(_) | Input::Delivery(_) | Input::Engine(..) => {}
+            Input::Timer(_) | Input::Delivery(_) | Input::Prepared(_) | Input::Engine(..) => {}
         }
     }
 
@@ -181,7 +181,7 @@ impl Aggregator {
                 State::Queued => {}
                 State::Serving => {
                     self.followed.entry(*evaluation).or_insert_with(|| Followed {
-                        fold: Fold::new(&reach.world.declared.manifests[*evaluation]),
+                        fold: Fold::new(&reach.world.declared.manifests[*evaluation], Vec::new()),
                         after: 0,
                         replayed: false,
                         changed: false,

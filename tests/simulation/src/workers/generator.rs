@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tidemill_domain::{Class, ItemKey, Release};
-use tidemill_generator::step::{Action, Asked, Event, next};
+use tidemill_generator::step::{Action, Asked, Event, is_good, next};
 use tidemill_generator::{Held, Keys};
 use tidemill_service::settle::{self, Failure, Settled};
 
@@ -84,6 +84,7 @@ impl Worker for Generator {
             Input::Timer(Timer::GraceEnds) => self.give_back(reach),
             Input::Timer(_) => {}
             Input::Delivery(delivery) => self.begin(*delivery, reach),
+            Input::Prepared(task) => self.ask(task, reach),
             Input::Engine(task, completion) => {
                 if let Some(known) = self.tasks.get_mut(&task) {
                     known.is_asking = false;
@@ -215,15 +216,7 @@ impl Generator {
                 let request = reach.request(Op::LookUp(known.release.key.clone()));
                 self.looks.insert(request, task);
             }
-            Action::Ask if self.draining => {
-                let event = Event::Asked(Asked::Failed(Failure::cancelled()));
-                self.go_on(task, event, reach);
-            }
-            Action::Ask => {
-                known.is_asking = true;
-                let (key, looked) = (known.release.key.clone(), known.looked);
-                reach.ask(task, &key, looked);
-            }
+            Action::Ask => reach.prepare(task),
             Action::Publish { completion, then } => {
                 let op = if reach.is_broken(Breakage::Overwrite) {
                     Op::Overwrite(completion)
@@ -238,6 +231,22 @@ impl Generator {
             }
             Action::Settle(settled) => self.settle(task, &settled, reach),
         }
+    }
+
+    /// What asking takes is there.
+    fn ask(&mut self, task: u64, reach: &mut Reach<'_>) {
+        let Some(known) = self.tasks.get_mut(&task) else { return };
+        let ago = reach.now() - known.looked;
+        if self.draining {
+            let given_back = Asked::Failed(Failure::cancelled());
+            return self.go_on(task, Event::Asked(given_back), reach);
+        }
+        if !is_good(ago) && !reach.is_broken(Breakage::BelieveOldLook) {
+            return self.go_on(task, Event::Asked(Asked::TooLate), reach);
+        }
+        known.is_asking = true;
+        let (key, looked) = (known.release.key.clone(), known.looked);
+        reach.ask(task, &key, looked);
     }
 
     fn settle(&mut self, task: u64, settled: &Settled, reach: &mut Reach<'_>) {

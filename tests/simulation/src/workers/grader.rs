@@ -60,7 +60,7 @@ impl Worker for Grader {
             Input::Delivery(delivery) => self.begin(*delivery, reach),
             Input::Answer(request, answer) => self.answered(request, answer.as_ref(), reach),
             Input::Drain => self.draining = true,
-            Input::Timer(_) | Input::Engine(..) => {}
+            Input::Timer(_) | Input::Prepared(_) | Input::Engine(..) => {}
         }
         if self.draining && self.tasks.is_empty() && self.publishing.is_empty() {
             reach.exit();
@@ -110,16 +110,15 @@ impl Grader {
         };
         match next(event, Some(&key), delivered) {
             Action::Find(completion) => {
-                let suite = if reach.store_fails() {
+                let found = if reach.store_fails() {
                     Err(missing(&key))
                 } else {
-                    let evaluation = reach.world.declared.index(&key.evaluation);
-                    Ok(std::sync::Arc::clone(&reach.world.suites[evaluation]))
+                    Ok(Some(reach.world.declared.find(&key)))
                 };
-                self.go_on(task, Event::Found(completion, suite), reach);
+                self.go_on(task, Event::Found(completion, found), reach);
             }
-            Action::Grade(completion, suite) => {
-                let event = Event::Graded(Ok(graded(&suite, &completion, Timestamp(3))));
+            Action::Grade(completion, declared) => {
+                let event = Event::Graded(Ok(graded(&declared, &completion, Timestamp(3))));
                 self.go_on(task, event, reach);
             }
             Action::Publish { grade, then, .. } => {

@@ -86,7 +86,7 @@ impl Worker for Loader {
                 reach.exit();
                 return;
             }
-            Input::Timer(_) | Input::Delivery(_) | Input::Engine(..) => {}
+            Input::Timer(_) | Input::Delivery(_) | Input::Prepared(_) | Input::Engine(..) => {}
         }
         if self.leasing.is_certain(reach.instant()) {
             self.dispatcher.set_slots(reach.world.plan.slots);
