@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use tidemill_domain::{EvaluationEvent, EvaluationId, EvaluationState};
+use tidemill_domain::{EvaluationId, EvaluationState};
 use tidemill_service::{Context, Fatal, Follow, Followed, Held, Start, acquire};
-use tidemill_streams::declared;
+use tidemill_streams::{declared, evaluation_event};
 use tokio::sync::watch;
 use tokio::task::{Id, JoinError, JoinSet};
 
@@ -105,12 +105,9 @@ impl Live {
     }
 
     fn note(&mut self, message: &Followed) {
-        let event: EvaluationEvent = match serde_json::from_slice(&message.payload) {
-            Ok(event) => event,
-            Err(error) => {
-                tracing::warn!(subject = message.subject, %error, "an evaluation event that does not parse");
-                return;
-            }
+        let Some(event) = evaluation_event(&message.subject, &message.payload) else {
+            tracing::warn!(subject = message.subject, sequence = message.sequence, "not an event of its subject's evaluation; ignored");
+            return;
         };
         let id = event.evaluation.clone();
         let newest = Newest {

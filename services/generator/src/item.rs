@@ -6,7 +6,7 @@ use async_nats::jetstream::stream::DirectGetErrorKind;
 use tidemill_domain::{Benchmark, Class, Completion, Ending, Item, ItemKey, Prompt, Release};
 use tidemill_inference::{Answer, Engine, Request, Scoring};
 use tidemill_service::settle::Failure;
-use tidemill_service::{Context, Delivery, Settled, Ttl, now, span};
+use tidemill_service::{Context, Delivery, Settled, Ttl, now, outcome, span};
 use tidemill_streams::{Message as _, declared, subject};
 use tidemill_telemetry::Metric;
 use tokio::sync::Semaphore;
@@ -68,22 +68,30 @@ impl<E: Engine> Worker<E> {
             let reason = format!("manifest {} declares no {}", release.manifest, release.key);
             return Err(self.give_up(&release, &delivery, Failure::permanent(reason)).await?);
         };
-        let completion = match self.complete(&release, benchmark, item).await {
+        let completed = tokio::select! { biased;
+            completed = self.complete(&release, benchmark, item) => completed,
+            () = delivery.stopped.cancelled() => Err(GivenBack),
+        };
+        let completion = match completed {
             Ok(completion) => completion,
             Err(GivenBack) => return Err(Failure::cancelled()),
         };
         self.record(&completion, &delivery).await
     }
 
-    /// What an unreadable manifest means for its item: waiting, for the store or for a newer generator, or its end.
+    /// What an unreadable manifest means for its item: waiting, for the store or for a newer generator, or its end. A release
+    /// of an evaluation that nobody knows has nothing to wait for.
     async fn without_manifest(
         &self,
         release: &Release,
         delivery: &Delivery,
         error: tidemill_storage::Error,
     ) -> Result<Failure, Failure> {
-        if let Some(failure) = Failure::left_to_newer(&error, delivery.delivered) {
-            return Ok(failure);
+        let is_missing = matches!(error, tidemill_storage::Error::Missing { .. });
+        let evaluation = &release.key.evaluation;
+        if is_missing && outcome::newest_event(&self.context, evaluation).await?.is_none() {
+            let reason = format!("evaluation {evaluation} is not known, and its manifest is not there ({error})");
+            return Ok(Failure::permanent(reason));
         }
         let failure = Failure::from(error);
         if failure.class != Class::Permanent {

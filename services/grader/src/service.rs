@@ -70,17 +70,14 @@ impl Grading {
     }
 
     /// Records a fault of the grader for a completion that will never be readable, or whose manifest will not, so that its
-    /// evaluation can end, and returns the failure for the dead letter. What a newer grader reads is left to that one for
-    /// a while.
+    /// evaluation can end, and returns the failure for the dead letter. What a newer grader reads gets no grade here: it is
+    /// left to that one, and held when none comes.
     async fn unreadable(
         &self,
         delivery: &Delivery,
         completion: Option<&Completion>,
         error: tidemill_storage::Error,
     ) -> Result<Failure, Failure> {
-        if let Some(failure) = Failure::left_to_newer(&error, delivery.delivered) {
-            return Ok(failure);
-        }
         let failure = Failure::from(error);
         let is_lost = failure.class == Class::Permanent;
         if let Some(key) = subject::key_of(&delivery.subject).filter(|_| is_lost) {

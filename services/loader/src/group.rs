@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidemill_domain::{EvaluationEvent, EvaluationId, EvaluationState, GroupId, ItemKey, Timestamp};
-use tidemill_service::Context;
+use tidemill_service::{Context, dead};
 use tidemill_service::backoff::Backoff;
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{self, Receiver, Sender};
@@ -263,9 +263,21 @@ impl Runner {
         }
     }
 
+    /// Tells the dispatcher what lies in the DEAD stream without an outcome.
+    async fn look_for_held(&mut self, now: Instant) {
+        match dead::held(&self.context).await {
+            Ok(held) => self.dispatcher.hold(&held, now),
+            Err(failure) => tracing::debug!(reason = failure.reason, "dead letters not read"),
+        }
+    }
+
     /// Releases again what has been out for long. Returns the reason when attached engines stayed away for too long.
     async fn look(&mut self, engines: &Engines, away: &mut Away) -> Option<String> {
-        let overdue = self.dispatcher.overdue(Instant::now());
+        let now = Instant::now();
+        if self.dispatcher.is_overdue(now) {
+            self.look_for_held(now).await;
+        }
+        let overdue = self.dispatcher.overdue(now);
         released::publish(&self.context, &self.group, overdue).await;
         if !engines.are_attached() || self.dispatcher.left() == 0 {
             return None;

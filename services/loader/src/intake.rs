@@ -90,6 +90,7 @@ impl IntakeError {
             Self::Suite(SuiteError::Storage(error)) => error.class(),
             Self::Publish(error) => error.class(),
             Self::Lookup { .. } => Class::Transient,
+            Self::Schema(_) => Class::Newer,
             _ => Class::Permanent,
         }
     }
@@ -116,18 +117,30 @@ pub(crate) async fn handle(context: Context, delivery: Delivery) -> Settled {
         return Ok(());
     }
     let event: Written = parse(&delivery.payload).map_err(failed)?;
-    if event.schema != 1 {
-        return Err(failed(IntakeError::Schema(event.schema)));
-    }
     let patience = context.config.loader.checkpoint_patience;
     tokio::select! {
         () = context.draining.cancelled() => Err(Failure::cancelled()),
+        () = delivery.stopped.cancelled() => Err(Failure::cancelled()),
         queued = queue(&context, &event, patience) => queued.map(drop).map_err(failed),
     }
 }
 
+/// The version of checkpoint events that is read.
+const SCHEMA: u32 = 1;
+
+/// Reads an event of our schema. The schema is looked at first: the rest of another one may mean anything.
 fn parse<T: serde::de::DeserializeOwned>(payload: &[u8]) -> Result<T, IntakeError> {
-    serde_json::from_slice(payload).map_err(|error| IntakeError::Malformed(error.to_string()))
+    #[derive(serde::Deserialize)]
+    struct Versioned {
+        schema: u32,
+    }
+    let malformed = |error: serde_json::Error| IntakeError::Malformed(error.to_string());
+    let Versioned { schema } = serde_json::from_slice(payload).map_err(malformed)?;
+    match schema {
+        SCHEMA => serde_json::from_slice(payload).map_err(malformed),
+        schema if schema > SCHEMA => Err(IntakeError::Schema(schema)),
+        schema => Err(IntakeError::Malformed(format!("schema {schema}, which never was"))),
+    }
 }
 
 /// Queues the evaluations of an announcement: one for each suite. Announcing the same thing twice is one evaluation.
@@ -305,7 +318,7 @@ async fn enter(context: &Context, event: EvaluationEvent) -> Result<Queued, Inta
 
 async fn completions(context: &Context, evaluation: &EvaluationId) -> u64 {
     let filter = subject::done_of_evaluation(evaluation);
-    Follow::open(context, declared::DONE, filter, true, Start::Beginning)
+    Follow::open(context, declared::DONE, filter, true, Start::LastPerSubject)
         .await
         .backlog()
 }

@@ -36,6 +36,10 @@ pub struct Service {
     /// How long a service may finish what is in flight after a signal. Default `20s`.
     #[serde(with = "duration")]
     pub shutdown_grace: Duration,
+    /// How long a message that only a newer version understands is left to newer processes, before it is kept in the DEAD
+    /// stream for `tidemill dead retry`. Default `2m`.
+    #[serde(with = "duration")]
+    pub newer_patience: Duration,
     /// Log lines as JSON instead of text. Default false.
     pub log_json: bool,
     /// Which log lines, in the syntax of `RUST_LOG`. Default `info`.
@@ -47,6 +51,7 @@ impl Default for Service {
         Self {
             admin: "127.0.0.1:0".to_owned(),
             shutdown_grace: Duration::from_secs(20),
+            newer_patience: Duration::from_secs(120),
             log_json: false,
             log: "info".to_owned(),
         }

@@ -3,6 +3,7 @@
 use tidemill_domain::{EvaluationEvent, EvaluationId, EvaluationState};
 use tidemill_service::now;
 use tidemill_streams::{StateChange, declared, subject};
+use tokio::time::Instant;
 
 use super::Runner;
 use crate::engine::Engines;
@@ -37,6 +38,7 @@ impl Runner {
                 again,
             );
             self.followed.insert(event.evaluation.clone(), guard);
+            self.look_for_held(Instant::now()).await;
         }
     }
 
