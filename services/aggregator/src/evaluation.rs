@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidemill_domain::{Class, EvaluationEvent, EvaluationState, Grade, Manifest, ResultState, Timeline};
+use tidemill_domain::{Class, EvaluationEvent, EvaluationState, Grade, ItemKey, Manifest, ResultState, Timeline};
 use tidemill_service::backoff::Backoff;
 use tidemill_service::{Context, Follow, Followed, Start, now, span};
 use tidemill_streams::{declared, subject};

@@ -106,7 +106,11 @@ impl Live {
 
     fn note(&mut self, message: &Followed) {
         let Some(event) = evaluation_event(&message.subject, &message.payload) else {
-            tracing::warn!(subject = message.subject, sequence = message.sequence, "not an event of its subject's evaluation; ignored");
+            tracing::warn!(
+                subject = message.subject,
+                sequence = message.sequence,
+                "not an event of its subject's evaluation; ignored"
+            );
             return;
         };
         let id = event.evaluation.clone();

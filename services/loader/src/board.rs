@@ -16,7 +16,11 @@ impl Board {
     /// Takes in a message of the EVALUATION stream, in any order. Returns the event when it is the newest.
     pub(crate) fn apply(&mut self, message: &Followed) -> Option<&EvaluationEvent> {
         let Some(event) = evaluation_event(&message.subject, &message.payload) else {
-            tracing::warn!(subject = message.subject, sequence = message.sequence, "not an event of its subject's evaluation; ignored");
+            tracing::warn!(
+                subject = message.subject,
+                sequence = message.sequence,
+                "not an event of its subject's evaluation; ignored"
+            );
             return None;
         };
         let id = event.evaluation.clone();

@@ -210,7 +210,8 @@ impl Evaluation {
         // Its letter is gone: it was retried, and may wait in READY, which then refuses it; or it is nowhere.
         let freed = before.into_keys().filter(|ordinal| !self.held.contains_key(ordinal));
         for ordinal in freed.collect::<Vec<_>>() {
-            self.out.insert(ordinal, now.checked_sub(RELEASE_AGAIN_AFTER).unwrap_or(now));
+            self.out
+                .insert(ordinal, now.checked_sub(RELEASE_AGAIN_AFTER).unwrap_or(now));
         }
     }
 
@@ -384,7 +385,11 @@ pub(crate) mod tests {
         let later = now + RELEASE_AGAIN_AFTER;
         assert!(dispatcher.is_overdue(later));
         dispatcher.hold(&held, later);
-        let overdue: Vec<ItemKey> = dispatcher.overdue(later).into_iter().map(|release| release.key).collect();
+        let overdue: Vec<ItemKey> = dispatcher
+            .overdue(later)
+            .into_iter()
+            .map(|release| release.key)
+            .collect();
         assert_eq!(overdue, [first[1].key.clone()]);
         assert_eq!(dispatcher.release(later).len(), 1, "the held one's place is free");
         dispatcher.set_slots(100);
@@ -397,10 +402,19 @@ pub(crate) mod tests {
         assert!(dispatcher.is_overdue(last));
         dispatcher.hold(&[never_released].into(), last);
         let overdue = dispatcher.overdue(last);
-        assert!(overdue.iter().any(|release| release.key == first[0].key && release.again));
+        assert!(
+            overdue
+                .iter()
+                .any(|release| release.key == first[0].key && release.again)
+        );
         dispatcher.complete(&first[0].key);
         dispatcher.hold(&HashSet::new(), last);
-        assert!(dispatcher.overdue(last).iter().all(|release| release.key != first[0].key));
+        assert!(
+            dispatcher
+                .overdue(last)
+                .iter()
+                .all(|release| release.key != first[0].key)
+        );
     }
 
     #[test]

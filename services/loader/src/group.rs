@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidemill_domain::{EvaluationEvent, EvaluationId, EvaluationState, GroupId, ItemKey, Timestamp};
-use tidemill_service::{Context, dead};
 use tidemill_service::backoff::Backoff;
+use tidemill_service::{Context, dead};
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};

@@ -40,6 +40,8 @@ pub(crate) enum Command {
     Items(Items),
     /// Follow results as they come
     Watch(Watch),
+    /// Show, retry or drop what could not be processed
+    Dead(Dead),
     /// Check this machine, the broker, the streams and the store
     Doctor(Doctor),
     /// Compare the broker's streams with their declarations, or apply them
@@ -282,6 +284,114 @@ pub(crate) enum StreamsAction {
 #[derive(Debug, clap::Args)]
 pub(crate) struct StreamsArgs {
     /// Print the differences as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  tidemill dead list --evaluation 8af03198ea3b1495
+  tidemill dead show 17
+  tidemill dead retry 17 18
+  tidemill dead retry --stage grader               after the graders were upgraded
+  tidemill dead drop --all --reason 'cut by the disk that failed'
+
+A letter is `held` while its item has no outcome: its evaluation stays open until it is retried or dropped. It is `recorded`
+when its item ended, as a failure or otherwise, and `kept` when it belongs to no item.
+
+Exit codes: 0 done; 1 done, but for some letters a retry has no effect; 2 could not be done.")]
+pub(crate) struct Dead {
+    /// What to do
+    #[command(subcommand)]
+    pub(crate) action: DeadAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DeadAction {
+    /// List the dead letters
+    List(DeadList),
+    /// Show one with its content
+    Show(DeadShow),
+    /// Have messages delivered again, as they came; their letters are then removed
+    Retry(DeadRetry),
+    /// Give messages up: their items end as failures, and their letters are removed
+    Drop(DeadDrop),
+}
+
+/// Which letters.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct DeadFilter {
+    /// Only of this service: loader, generator or grader
+    #[arg(long)]
+    pub(crate) stage: Option<String>,
+    /// Only of this evaluation
+    #[arg(long)]
+    pub(crate) evaluation: Option<EvaluationId>,
+}
+
+/// The letters to act on: named, filtered, or all.
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = true)]
+pub(crate) struct DeadSelection {
+    /// Sequences, as `list` shows them
+    #[arg(value_name = "SEQ", conflicts_with_all = ["all", "stage", "evaluation"])]
+    pub(crate) sequences: Vec<u64>,
+    /// Every letter
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Those of this service: loader, generator or grader
+    #[arg(long)]
+    pub(crate) stage: Option<String>,
+    /// Those of this evaluation
+    #[arg(long)]
+    pub(crate) evaluation: Option<EvaluationId>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct DeadList {
+    #[command(flatten)]
+    pub(crate) filter: DeadFilter,
+    /// One array of objects
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct DeadShow {
+    /// Its sequence, as `list` shows it
+    #[arg(value_name = "SEQ")]
+    pub(crate) sequence: u64,
+    /// One object, with the whole payload in hexadecimal
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct DeadRetry {
+    #[command(flatten)]
+    pub(crate) selection: DeadSelection,
+    /// One JSON object a letter
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct DeadDrop {
+    #[command(flatten)]
+    pub(crate) selection: DeadSelection,
+    /// Why, for whoever reads the item's record
+    #[arg(long, default_value = "no reason given")]
+    pub(crate) reason: String,
+    /// One JSON object a letter
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]

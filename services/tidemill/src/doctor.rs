@@ -1,10 +1,8 @@
 //! What is wrong here, and what to do.
 
-use std::collections::VecDeque;
-
 use serde::Serialize;
 use tidemill_config::Config;
-use tidemill_service::{Broker, Context, Follow, Start};
+use tidemill_service::{Broker, Context, dead};
 use tidemill_storage::Store;
 use tidemill_streams::{declared, live};
 
@@ -152,25 +150,21 @@ const SHOWN: usize = 5;
 
 async fn dead_letters(context: &Context) -> Option<Finding> {
     context.jetstream().get_stream(declared::DEAD.name).await.ok()?;
-    let mut follow = Follow::open(context, declared::DEAD, "tm.dead.>".to_owned(), true, Start::Beginning).await;
-    let (mut count, mut reasons) = (0, VecDeque::new());
-    while let Some(message) = follow.next_known().await {
-        let header = |name: &str| Some(message.headers.as_ref()?.get(name)?.to_string());
-        let subject = header("Tidemill-Subject").unwrap_or_else(|| message.subject.clone());
-        let reason = header("Tidemill-Reason").unwrap_or_else(|| "no reason".to_owned());
-        reasons.push_back(format!("{subject}: {reason}"));
-        if reasons.len() > SHOWN {
-            reasons.pop_front();
+    let found = match (dead::letters(context).await, dead::held(context).await) {
+        (Ok(letters), _) if letters.is_empty() => Ok("none".to_owned()),
+        (Ok(letters), Ok(held)) => {
+            let shown = letters.iter().rev().take(SHOWN).rev().map(|letter| {
+                let subject = letter.subject.as_deref().unwrap_or("-");
+                format!("{} {subject}: {}", letter.sequence, letter.reason)
+            });
+            Err(anyhow::anyhow!(
+                "{}, {} items held open: `tidemill dead list`, then `dead retry` or `dead drop`; the newest: {}",
+                letters.len(),
+                held.len(),
+                shown.collect::<Vec<_>>().join(" | ")
+            ))
         }
-        count += 1;
-    }
-    let found = if count == 0 {
-        Ok("none".to_owned())
-    } else {
-        Err(anyhow::anyhow!(
-            "{count}; the newest: {}",
-            reasons.make_contiguous().join(" | ")
-        ))
+        (Err(failure), _) | (_, Err(failure)) => Err(anyhow::anyhow!("not read: {}", failure.reason)),
     };
     Some(finding("dead letters", found))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
-use tidemill_domain::{Completion, EvaluationId, Grade, ItemKey, Manifest, Outcome, Prompt};
+use tidemill_domain::{Class, Completion, EvaluationId, Grade, ItemKey, Manifest, Outcome, Prompt};
 use tidemill_service::{Context, Follow, Start};
 use tidemill_streams::{Stream, declared, subject};
 
@@ -78,9 +78,15 @@ where
             continue;
         };
         let value = context.store.check_out::<T>(&message.payload).await;
-        // The first write of a key is the one that counts.
-        read.entry(key)
-            .or_insert(value.with_context(|| format!("read {}", message.subject))?);
+        match value {
+            // The first write of a key is the one that counts.
+            Ok(value) => drop(read.entry(key).or_insert(value)),
+            Err(error) if error.class() == Class::Transient => {
+                return Err(error).with_context(|| format!("read {}", message.subject));
+            }
+            // One that is damaged, or newer, hides no other.
+            Err(error) => output::note(&format!("{key} in {} cannot be read: {error}", stream.name)),
+        }
     }
     Ok(read)
 }

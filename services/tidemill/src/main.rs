@@ -4,10 +4,12 @@ mod announce;
 mod arguments;
 mod broker;
 mod data_dir;
+mod dead;
 mod demo;
 mod doctor;
 mod evaluate;
 mod exit;
+mod held;
 mod items;
 mod live;
 mod output;
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         Command::Results(args) => exit::of(results::run(args)),
         Command::Items(args) => exit::of(items::run(args)),
         Command::Watch(args) => exit::of(watch::run(args)),
+        Command::Dead(args) => exit::of(dead::run(args)),
         Command::Doctor(args) => exit::of(doctor::run(args)),
         Command::Streams(args) => exit::of(streams::run(args)),
     }

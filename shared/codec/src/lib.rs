@@ -6,6 +6,7 @@
 
 mod binary;
 pub mod envelope;
+mod shift;
 mod wire;
 
 pub use envelope::{Body, Envelope, Error};

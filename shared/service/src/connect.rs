@@ -231,7 +231,10 @@ async fn agree_on_format(broker: &Broker) -> Result<(), ConnectError> {
     }
     let found = meta.get("format").await.map_err(|error| unread(&error))?;
     let found = String::from_utf8_lossy(&found.unwrap_or_default()).into_owned();
-    let number = found.split_whitespace().next().and_then(|word| word.parse::<u32>().ok());
+    let number = found
+        .split_whitespace()
+        .next()
+        .and_then(|word| word.parse::<u32>().ok());
     if number.is_some_and(|format| format <= STORE_FORMAT) {
         return Ok(());
     }

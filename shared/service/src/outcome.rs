@@ -3,9 +3,7 @@
 //! Without it nothing would end: the dispatcher would release the item again, and its evaluation would wait for ever.
 
 use async_nats::jetstream::stream::{DirectGetErrorKind, LastRawMessageErrorKind};
-use tidemill_domain::{
-    Class, Completion, Ending, EvaluationEvent, EvaluationId, Grade, ItemKey, Outcome, Release,
-};
+use tidemill_domain::{Class, Completion, Ending, EvaluationEvent, EvaluationId, Grade, ItemKey, Outcome, Release};
 use tidemill_streams::{Stream, declared, subject};
 
 use crate::{Context, Failure, Published, now};
@@ -38,7 +36,10 @@ pub async fn record(context: &Context, on: &str, payload: &[u8], reason: &str) -
         return Ok(Recorded::NobodyWaits(format!("{on} is worked on by nobody")));
     }
     let Some(evaluation) = newest_event(context, &key.evaluation).await? else {
-        return Ok(Recorded::NobodyWaits(format!("evaluation {} is not known", key.evaluation)));
+        return Ok(Recorded::NobodyWaits(format!(
+            "evaluation {} is not known",
+            key.evaluation
+        )));
     };
     let published = match stage {
         Some(Stage::Generate) => {
@@ -127,7 +128,9 @@ pub async fn newest_event(context: &Context, evaluation: &EvaluationId) -> Resul
 
 fn failed_completion(key: ItemKey, evaluation: &EvaluationEvent, payload: &[u8], reason: &str) -> Completion {
     let release = tidemill_codec::decode::<Release>(payload).ok();
-    let manifest = release.filter(|release| release.key == key).map(|release| release.manifest);
+    let manifest = release
+        .filter(|release| release.key == key)
+        .map(|release| release.manifest);
     let now = now();
     Completion {
         key,

@@ -234,17 +234,17 @@ mod tests {
         assert_eq!(decide(Class::Bug, MOST_FAILURES - 1, far), Action::Leave);
         assert_eq!(decide(Class::Bug, MOST_FAILURES, 1), Action::Bury);
         assert_eq!(decide(Class::Permanent, 0, 1), Action::Bury);
-        assert_eq!(
-            decide(Class::Transient, 100_000, far),
-            Action::Nak(Some(LONGEST_PAUSE))
-        );
+        assert_eq!(decide(Class::Transient, 100_000, far), Action::Nak(Some(LONGEST_PAUSE)));
         assert_eq!(decide(Class::Cancelled, 0, far), Action::Nak(None));
     }
 
     #[test]
     fn what_a_newer_version_wrote_is_given_back_and_then_held_open() {
         assert!(matches!(decide(Class::Newer, 1, 1), Action::Nak(Some(_))));
-        assert!(matches!(decide(Class::Newer, MOST_TIMES_LEFT - 1, 5_000), Action::Nak(_)));
+        assert!(matches!(
+            decide(Class::Newer, MOST_TIMES_LEFT - 1, 5_000),
+            Action::Nak(_)
+        ));
         assert_eq!(decide(Class::Newer, MOST_TIMES_LEFT, 1), Action::Hold);
         let newer = tidemill_codec::Error::UnknownVersion {
             name: "completion",

@@ -115,8 +115,18 @@ pub(crate) async fn bury(
             Recorded::AlreadyThere | Recorded::NobodyWaits(_) => {}
         }
     }
-    let what_next = if is_held { "held until an operator retries or drops it" } else { "given up" };
-    tracing::error!(subject, reason, delivered, failures, "{what_next}; kept in the DEAD stream");
+    let what_next = if is_held {
+        "held until an operator retries or drops it"
+    } else {
+        "given up"
+    };
+    tracing::error!(
+        subject,
+        reason,
+        delivered,
+        failures,
+        "{what_next}; kept in the DEAD stream"
+    );
     tidemill_telemetry::count(Metric::DeadLetters, [("stage", context.role)]);
     let letter = Letter {
         sequence: 0,
@@ -271,7 +281,10 @@ mod tests {
     fn a_foreign_message_is_a_letter_too() {
         let letter = Letter::of(7, "tm.dead.whoever", None, Timestamp(0));
         assert_eq!((letter.sequence, letter.stage.as_str()), (7, "whoever"));
-        assert_eq!((letter.subject.clone(), letter.key(), letter.is_held), (None, None, false));
+        assert_eq!(
+            (letter.subject.clone(), letter.key(), letter.is_held),
+            (None, None, false)
+        );
         assert!(letter.reason.contains("not a letter of ours"));
     }
 }

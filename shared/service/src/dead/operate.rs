@@ -121,7 +121,10 @@ async fn free_queue(context: &Context, letter: &Letter, payload: &[u8]) -> Resul
 /// As [`retry`].
 pub async fn discard(context: &Context, letter: &Letter, payload: &[u8], reason: &str) -> Result<Dropped, Failure> {
     let on = letter.subject.as_deref().unwrap_or_default();
-    let reason = format!("dropped by the operator: {reason} (it was here because: {})", letter.reason);
+    let reason = format!(
+        "dropped by the operator: {reason} (it was here because: {})",
+        letter.reason
+    );
     let recorded = outcome::record(context, on, payload, &reason).await?;
     // A message that is delivered no more would lie in its queue for ever.
     if let Some(origin) = &letter.origin

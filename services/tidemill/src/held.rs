@@ -1,0 +1,61 @@
+//! How many items are held in the DEAD stream, for everything that shows how far an evaluation is.
+
+use std::collections::{BTreeMap, HashSet};
+
+use tidemill_domain::{EvaluationId, ItemKey};
+use tidemill_service::{Context, dead};
+use tidemill_streams::declared;
+
+/// What is held, read again only when the stream has changed.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    /// Messages and last sequence of the stream when it was read.
+    state: Option<(u64, u64)>,
+    items: HashSet<ItemKey>,
+    said: BTreeMap<EvaluationId, usize>,
+}
+
+impl Held {
+    /// Reads what is held now; what was known stays where the broker does not answer.
+    pub(crate) async fn look(&mut self, context: &Context) {
+        let Ok(stream) = context.jetstream().get_stream(declared::DEAD.name).await else {
+            return;
+        };
+        let state = &stream.cached_info().state;
+        let state = (state.messages, state.last_sequence);
+        // A letter's item may get its outcome while the letter stays, so what is held is looked at again as well.
+        if self.state == Some(state) && self.items.is_empty() {
+            return;
+        }
+        match dead::held(context).await {
+            Ok(items) => (self.state, self.items) = (Some(state), items),
+            Err(failure) => tracing::debug!(reason = failure.reason, "dead letters not read"),
+        }
+    }
+
+    /// How many items of an evaluation are held.
+    pub(crate) fn of(&self, evaluation: &EvaluationId) -> usize {
+        self.items.iter().filter(|key| key.evaluation == *evaluation).count()
+    }
+
+    /// A line for the operator when the number of an evaluation's held items has changed since the last one.
+    pub(crate) fn news(&mut self, evaluation: &EvaluationId) -> Option<String> {
+        let held = self.of(evaluation);
+        let before = self.said.insert(evaluation.clone(), held).unwrap_or(0);
+        if held == before {
+            return None;
+        }
+        Some(match held {
+            0 => format!("{evaluation}: nothing is held any more"),
+            held => sentence(evaluation, held),
+        })
+    }
+}
+
+/// What it means that items are held, and what to do.
+pub(crate) fn sentence(evaluation: &EvaluationId, held: usize) -> String {
+    format!(
+        "{evaluation}: {held} samples are held as dead letters and wait for you: `tidemill dead list --evaluation {evaluation}` \
+         says why; then `tidemill dead retry` or `tidemill dead drop`"
+    )
+}
