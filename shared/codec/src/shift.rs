@@ -9,7 +9,10 @@
 
 /// Which version a process speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(not(feature = "version-shift"), allow(dead_code, reason = "chosen by the feature, and in unit tests"))]
+#[cfg_attr(
+    not(feature = "version-shift"),
+    allow(dead_code, reason = "chosen by the feature, and in unit tests")
+)]
 pub(crate) enum Shift {
     /// That of this build.
     None,

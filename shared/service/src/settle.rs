@@ -9,6 +9,7 @@ use tidemill_domain::{Class, TraceContext};
 use tidemill_streams::{Stream, durable};
 use tidemill_telemetry::Metric;
 
+use crate::fault::{self, Point};
 use crate::{Context, PublishError, dead, failures};
 
 /// A failure of a handler: its class, and the reason for people.
@@ -166,13 +167,22 @@ pub(crate) async fn settle(context: &Context, handled: Handled, acker: &Acker) {
         .map_or_else(|failure| failure.class.label(), |()| "done");
     tidemill_telemetry::count(Metric::Settled, [("stage", context.role), ("class", class)]);
     let sent = match &handled.settled {
-        Ok(()) => acker.ack().await,
+        Ok(()) => acknowledge(context, acker).await,
         Err(failure) => settle_failure(context, &handled, failure, acker).await,
     };
     if let Err(error) = sent {
         // The broker delivers it again, and the effect that is stored answers it.
         tracing::debug!(subject = handled.subject, %error, "acknowledgement not sent");
     }
+}
+
+/// Acknowledges a message whose effects are stored.
+async fn acknowledge(context: &Context, acker: &Acker) -> Result<(), async_nats::Error> {
+    acker.ack().await?;
+    if let Some(acked) = Point::acked(context.role) {
+        fault::point(acked);
+    }
+    Ok(())
 }
 
 async fn settle_failure(
@@ -191,7 +201,7 @@ async fn settle_failure(
     let (subject, reason, delivered) = (&handled.subject, &failure.reason, handled.delivered);
     let action = decide(failure.class, failures, delivered);
     match action {
-        Action::Ack => acker.ack().await,
+        Action::Ack => acknowledge(context, acker).await,
         Action::Nak(by_count) => {
             if failure.class != Class::Cancelled {
                 tracing::warn!(subject, reason, failures, delivered, "will be tried again");
@@ -210,6 +220,7 @@ async fn settle_failure(
         Action::Bury | Action::Hold => {
             let is_held = action == Action::Hold;
             dead::bury(context, handled, failure, failures, is_held).await?;
+            fault::point(Point::DeadLetterStored);
             acker.ack_with(AckKind::Term).await
         }
     }

@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
+use crate::fault::{self, Point};
 use crate::progress::Progress;
 use crate::settle::{self, Failure, Handled, Settled};
 use crate::take::{Pulled, Take};
@@ -192,6 +193,9 @@ impl Worker<'_> {
         tidemill_telemetry::count(Metric::Deliveries, [("stage", self.context.role)]);
         if delivered > 1 {
             tidemill_telemetry::count(Metric::Redeliveries, [("stage", self.context.role)]);
+        }
+        if let Some(delivered) = Point::delivered(self.context.role) {
+            fault::point(delivered);
         }
         let (context, stream, handling) = (self.context.clone(), self.stream, handler(delivery.clone()));
         self.running.spawn(async move {

@@ -17,7 +17,7 @@ use async_nats::jetstream::consumer::{PullConsumer, pull};
 use tidemill_config::Config;
 use tidemill_domain::{
     Completion, Digest, Ending, EvaluationEvent, EvaluationId, EvaluationState, Grade, GroupId, ItemKey, Outcome,
-    Release, Timestamp,
+    Release, Reuse, Timestamp,
 };
 use tidemill_service::dead::{self, Dropped, Letter, Retried};
 use tidemill_service::settle::MOST_FAILURES;
@@ -75,6 +75,7 @@ fn release(item: u32) -> Release {
         key: key(item),
         manifest: Digest::of(b"manifest"),
         again: false,
+        reuse: Reuse::Never,
     }
 }
 
@@ -95,6 +96,7 @@ fn completion(item: u32) -> Completion {
         requests: 3,
         attempts: 1,
         cached: false,
+        generation: None,
         engine: String::new(),
         started: Timestamp(1),
         finished: Timestamp(2),
