@@ -4,7 +4,7 @@
 //! state than those two. About twice as many items as there are slots are out at a time: one in each slot, and one just
 //! ahead of it, so that an engine never waits for the way here and back.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,8 +34,8 @@ struct Evaluation {
     waiting: VecDeque<u32>,
     /// Ordinals that are out, with the time of their release.
     out: BTreeMap<u32, Instant>,
-    /// Ordinals that are held in the DEAD stream, with the time when that was looked at.
-    held: BTreeMap<u32, Instant>,
+    /// Ordinals that are held in the DEAD stream.
+    held: BTreeSet<u32>,
     /// Another dispatcher may have released items before.
     again: bool,
 }
@@ -84,7 +84,7 @@ impl Dispatcher {
                 let Some(ordinal) = evaluation.waiting.pop_front() else {
                     break;
                 };
-                if evaluation.done[ordinal as usize] || evaluation.held.contains_key(&ordinal) {
+                if evaluation.done[ordinal as usize] || evaluation.held.contains(&ordinal) {
                     continue;
                 }
                 evaluation.out.insert(ordinal, now);
@@ -113,15 +113,6 @@ impl Dispatcher {
             }
         }
         releases
-    }
-
-    /// Something has been out, or held, for so long that it should be looked at: [`Dispatcher::hold`], then
-    /// [`Dispatcher::overdue`].
-    pub(crate) fn is_overdue(&self, now: Instant) -> bool {
-        self.evaluations.iter().any(|evaluation| {
-            let mut since = evaluation.out.values().chain(evaluation.held.values());
-            since.any(|since| now.duration_since(*since) >= RELEASE_AGAIN_AFTER)
-        })
     }
 
     /// Takes in which items are held in the DEAD stream, all of them. They are not released, and take no other item's place
@@ -160,7 +151,7 @@ impl Evaluation {
             done_count: 0,
             waiting: VecDeque::new(),
             out: BTreeMap::new(),
-            held: BTreeMap::new(),
+            held: BTreeSet::new(),
             again,
         }
     }
@@ -200,12 +191,11 @@ impl Evaluation {
         for key in held.iter().filter(|key| key.evaluation == self.id) {
             if let Some(ordinal) = self.ordinal(key).filter(|ordinal| !self.done[*ordinal as usize]) {
                 self.out.remove(&ordinal);
-                self.held.insert(ordinal, now);
+                self.held.insert(ordinal);
             }
         }
         // Its letter is gone: it was retried, and may wait in READY, which then refuses it; or it is nowhere.
-        let freed = before.into_keys().filter(|ordinal| !self.held.contains_key(ordinal));
-        for ordinal in freed.collect::<Vec<_>>() {
+        for ordinal in before.difference(&self.held).copied() {
             self.out
                 .insert(ordinal, now.checked_sub(RELEASE_AGAIN_AFTER).unwrap_or(now));
         }
@@ -380,7 +370,6 @@ pub(crate) mod tests {
         let never_released = manifest().keys(&id()).last().unwrap();
         let held: HashSet<ItemKey> = [first[0].key.clone(), never_released.clone()].into();
         let later = now + RELEASE_AGAIN_AFTER;
-        assert!(dispatcher.is_overdue(later));
         dispatcher.hold(&held, later);
         let overdue: Vec<ItemKey> = dispatcher
             .overdue(later)
@@ -396,7 +385,6 @@ pub(crate) mod tests {
         rest.iter().for_each(|release| dispatcher.complete(&release.key));
 
         let last = later + RELEASE_AGAIN_AFTER;
-        assert!(dispatcher.is_overdue(last));
         dispatcher.hold(&[never_released].into(), last);
         let overdue = dispatcher.overdue(last);
         assert!(

@@ -1,41 +1,32 @@
 //! How many items are held in the DEAD stream, for everything that shows how far an evaluation is.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
-use tidemill_domain::{EvaluationId, ItemKey};
+use tidemill_domain::EvaluationId;
 use tidemill_service::{Context, dead};
-use tidemill_streams::declared;
 
-/// What is held, read again only when the stream has changed.
+/// What is held, and what was said about it.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
-    /// Messages and last sequence of the stream when it was read.
-    state: Option<(u64, u64)>,
-    items: HashSet<ItemKey>,
+    held: dead::Held,
     said: BTreeMap<EvaluationId, usize>,
 }
 
 impl Held {
     /// Reads what is held now; what was known stays where the broker does not answer.
     pub(crate) async fn look(&mut self, context: &Context) {
-        let Ok(stream) = context.jetstream().get_stream(declared::DEAD.name).await else {
-            return;
-        };
-        let state = &stream.cached_info().state;
-        let state = (state.messages, state.last_sequence);
-        // A letter's item may get its outcome while the letter stays, so what is held is looked at again as well.
-        if self.state == Some(state) && self.items.is_empty() {
-            return;
-        }
-        match dead::held(context).await {
-            Ok(items) => (self.state, self.items) = (Some(state), items),
-            Err(failure) => tracing::debug!(reason = failure.reason, "dead letters not read"),
+        if let Err(failure) = self.held.look(context).await {
+            tracing::debug!(reason = failure.reason, "dead letters not read");
         }
     }
 
     /// How many items of an evaluation are held.
     pub(crate) fn of(&self, evaluation: &EvaluationId) -> usize {
-        self.items.iter().filter(|key| key.evaluation == *evaluation).count()
+        self.held
+            .items()
+            .iter()
+            .filter(|key| key.evaluation == *evaluation)
+            .count()
     }
 
     /// A line for the operator when the number of an evaluation's held items has changed since the last one.

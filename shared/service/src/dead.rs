@@ -12,5 +12,5 @@ mod letter;
 mod operate;
 
 pub(crate) use letter::bury;
-pub use letter::{Letter, Origin, held, letter, letters};
+pub use letter::{Held, Letter, Origin, held, letter, letters};
 pub use operate::{Dropped, Retried, discard, retry};

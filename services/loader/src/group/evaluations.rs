@@ -40,7 +40,9 @@ impl Runner {
                 again,
             );
             self.followed.insert(event.evaluation.clone(), guard);
-            self.look_for_held(Instant::now()).await;
+            let now = Instant::now();
+            self.look_for_held(now).await;
+            self.dispatcher.hold(self.held.items(), now);
         }
     }
 

@@ -251,11 +251,48 @@ pub async fn letter(context: &Context, sequence: u64) -> Result<Option<(Letter, 
 /// # Errors
 /// When the broker does not answer.
 pub async fn held(context: &Context) -> Result<HashSet<ItemKey>, Failure> {
-    let stream = context.jetstream().get_stream(declared::DEAD.name).await;
-    let stream = stream.map_err(|error| Failure::of(Class::Transient, &error))?;
-    if stream.cached_info().state.messages == 0 {
-        return Ok(HashSet::new());
+    let mut held = Held::default();
+    held.look(context).await?;
+    Ok(held.items)
+}
+
+/// The items that are held, read anew only after a letter came or went.
+#[derive(Debug, Default)]
+pub struct Held {
+    /// Messages and last sequence of the stream when it was read.
+    state: Option<(u64, u64)>,
+    items: HashSet<ItemKey>,
+}
+
+impl Held {
+    /// The items as they were at the last look.
+    #[must_use]
+    pub const fn items(&self) -> &HashSet<ItemKey> {
+        &self.items
     }
+
+    /// Looks again. True when the items were read anew.
+    ///
+    /// # Errors
+    /// When the broker does not answer: the items stay as they were.
+    pub async fn look(&mut self, context: &Context) -> Result<bool, Failure> {
+        let stream = context.jetstream().get_stream(declared::DEAD.name).await;
+        let stream = stream.map_err(|error| Failure::of(Class::Transient, &error))?;
+        let state = &stream.cached_info().state;
+        let (messages, state) = (state.messages, Some((state.messages, state.last_sequence)));
+        if self.state == state {
+            return Ok(false);
+        }
+        let items = match messages {
+            0 => HashSet::new(),
+            _ => read_held(context).await?,
+        };
+        (self.state, self.items) = (state, items);
+        Ok(true)
+    }
+}
+
+async fn read_held(context: &Context) -> Result<HashSet<ItemKey>, Failure> {
     let mut held = HashSet::new();
     for letter in letters(context).await?.into_iter().filter(|letter| letter.is_held) {
         let Some((key, on)) = letter.key().zip(letter.subject.as_deref()) else {
