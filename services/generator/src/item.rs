@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use async_nats::jetstream::stream::DirectGetErrorKind;
-use tidemill_domain::{Benchmark, Class, Completion, Ending, Item, ItemKey, Prompt, Release};
+use tidemill_domain::{Benchmark, Class, Completion, Ending, Item, ItemKey, Manifest, Prompt, Release};
 use tidemill_inference::{Answer, Engine, Request, Scoring};
 use tidemill_service::fault::{self, Point};
 use tidemill_service::settle::Failure;
 use tidemill_service::{Context, Delivery, Settled, Ttl, now, outcome, span};
+use tidemill_storage::StoredItem;
 use tidemill_streams::{Message as _, declared, subject};
 use tidemill_telemetry::Metric;
 use tokio::sync::Semaphore;
@@ -78,16 +79,17 @@ impl<E: Engine> Worker<E> {
     }
 
     async fn asked(&self, release: &Release, delivery: &Delivery) -> Asked {
-        let manifest = match self.context.store.manifest(&release.manifest).await {
-            Ok(manifest) => manifest,
-            Err(error) => return self.without_manifest(release, &error).await,
+        let found = match self.find(release).await {
+            Ok(found) => found,
+            Err(error) => return self.without_item(release, &error).await,
         };
-        let Some((benchmark, item)) = manifest.find(&release.key) else {
+        let Some((manifest, item)) = found else {
             let reason = format!("manifest {} declares no {}", release.manifest, release.key);
             return hopeless(release, Failure::permanent(reason));
         };
+        let benchmark = &manifest.benchmarks[release.key.benchmark as usize];
         let completed = tokio::select! { biased;
-            completed = self.complete(release, benchmark, item) => completed,
+            completed = self.complete(release, benchmark, &item) => completed,
             () = delivery.stopped.cancelled() => Err(GivenBack),
         };
         match completed {
@@ -99,9 +101,17 @@ impl<E: Engine> Worker<E> {
         }
     }
 
+    /// The manifest of a release and its item; `None` when the manifest does not declare it.
+    async fn find(&self, release: &Release) -> Result<Option<(Arc<Manifest>, StoredItem)>, tidemill_storage::Error> {
+        let store = &self.context.store;
+        let manifest = store.manifest(&release.manifest).await?;
+        let item = store.item(&manifest, &release.key).await?;
+        Ok(item.map(|item| (manifest, item)))
+    }
+
     /// What an unreadable manifest means for its item: waiting, for the store or for a newer generator, or its end. A release
     /// of an evaluation that nobody knows has nothing to wait for.
-    async fn without_manifest(&self, release: &Release, error: &tidemill_storage::Error) -> Asked {
+    async fn without_item(&self, release: &Release, error: &tidemill_storage::Error) -> Asked {
         let evaluation = &release.key.evaluation;
         if matches!(error, tidemill_storage::Error::Missing { .. }) {
             match outcome::newest_event(&self.context, evaluation).await {

@@ -117,7 +117,7 @@ impl Dispatcher {
 
     /// Takes in which items are held in the DEAD stream, all of them. They are not released, and take no other item's place
     /// among those that are out. One that is held no longer, and has no completion, is overdue.
-    pub(crate) fn hold(&mut self, held: &HashSet<ItemKey>, now: Instant) {
+    pub fn hold(&mut self, held: &HashSet<ItemKey>, now: Instant) {
         for evaluation in &mut self.evaluations {
             evaluation.hold(held, now);
         }
@@ -170,7 +170,7 @@ impl Evaluation {
     }
 
     fn ordinal(&self, key: &ItemKey) -> Option<u32> {
-        let (benchmark, _) = self.manifest.find(key)?;
+        let benchmark = self.manifest.benchmark_of(key)?;
         let within = u64::from(key.item) * u64::from(benchmark.settings.samples) + u64::from(key.sample);
         u32::try_from(self.offsets[key.benchmark as usize] + within).ok()
     }
@@ -232,17 +232,9 @@ const fn expected_tokens(benchmark: &Benchmark) -> u32 {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use tidemill_domain::{BenchmarkName, GraderSpec, Item, Normalise, Prompt, Settings, SuiteName, SuiteRef, Tier};
+    use tidemill_domain::{BenchmarkName, GraderSpec, Normalise, Settings, SuiteName, SuiteRef, Tier};
 
-    fn benchmark(name: &str, items: usize, samples: u32, max_tokens: u32) -> Benchmark {
-        let item = |index: usize| Item {
-            id: index.to_string(),
-            prompt: Prompt::Text(String::new()),
-            targets: vec![String::new()],
-            choices: Vec::new(),
-            correct_choice: None,
-            cluster: None,
-        };
+    fn benchmark(name: &str, items: u32, samples: u32, max_tokens: u32) -> Benchmark {
         let grader = if max_tokens == 0 {
             GraderSpec::Likelihood {
                 normalise: Normalise::None,
@@ -265,7 +257,10 @@ pub(crate) mod tests {
             name: BenchmarkName::try_new(name).unwrap(),
             settings,
             grader,
-            items: (0..items).map(item).collect(),
+            items,
+            // Which items these are does not matter to the rule, and no service ever reads them for it.
+            blocks: Vec::new(),
+            clusters: None,
         }
     }
 
@@ -275,7 +270,7 @@ pub(crate) mod tests {
     }
 
     /// Benchmarks by name, items, samples and cap; without a cap by likelihood.
-    pub(crate) fn manifest_of(benchmarks: &[(&str, usize, u32, u32)]) -> Manifest {
+    pub(crate) fn manifest_of(benchmarks: &[(&str, u32, u32, u32)]) -> Manifest {
         let suite = SuiteRef {
             name: SuiteName::try_new("s").unwrap(),
             version: "1".to_owned(),
