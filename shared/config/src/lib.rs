@@ -8,4 +8,4 @@ mod load;
 mod sections;
 
 pub use load::{Error, dump, load};
-pub use sections::{Aggregator, Broker, Config, Generator, Grader, Loader, Service, Storage};
+pub use sections::{Aggregator, Archive, Broker, Config, Generator, Grader, Loader, Service, Storage};

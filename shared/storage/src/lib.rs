@@ -6,6 +6,7 @@
 mod address;
 mod error;
 mod manifests;
+mod objects;
 mod store;
 
 pub use address::Address;

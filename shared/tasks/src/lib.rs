@@ -22,10 +22,12 @@ mod faults;
 mod fields;
 mod grader_spec;
 mod ids;
+mod overrides;
 mod render;
 mod shots;
 mod template;
 
 pub use error::{BenchmarkLabel, Place, SuiteError, SuiteErrors, Warning};
 pub use load::{Loaded, load};
+pub use overrides::Graders;
 pub use suite::{BenchmarkTable, GraderTable, MessageTable, SuiteFile, suite_schema};

@@ -33,7 +33,7 @@ pub fn load(path: &Path) -> Result<Loaded, SuiteErrors> {
     Ok(Loaded { manifest, warnings })
 }
 
-fn read(path: &Path, problems: &mut Problems) -> Option<String> {
+pub(crate) fn read(path: &Path, problems: &mut Problems) -> Option<String> {
     let bytes = match std::fs::read(path) {
         Ok(bytes) => bytes,
         Err(error) => {
