@@ -11,3 +11,6 @@ mod steps;
 
 pub(crate) use service::run;
 pub use steps::archive_now;
+
+#[cfg(test)]
+mod tests;
