@@ -38,8 +38,9 @@ struct Bench {
 impl Bench {
     /// An evaluation that ended invalid, with a completion and a grade for all but the last of `items` items.
     async fn start(items: u32) -> Self {
-        let bench = Self::without_messages(items).await;
-        let puts = (0..items - 1).map(|item| async {
+        let filled = Self::without_messages(items).await;
+        let bench = &filled;
+        let puts = (0..items - 1).map(|item| async move {
             let key = bench.key(item);
             bench.complete(&bench.completion(key, &format!("answer {item}"))).await;
             bench.context.publisher.publish(&grade_of(item), None).await.unwrap();
@@ -48,7 +49,7 @@ impl Bench {
             .buffer_unordered(128)
             .collect::<Vec<()>>()
             .await;
-        bench
+        filled
     }
 
     async fn without_messages(items: u32) -> Self {
