@@ -10,6 +10,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use tidemill_service::fault::Point;
 use tidemill_testkit::{FakeEngine, Service};
 use tidemill_tests::{Ran, Workbench, tidemill};
 
@@ -114,14 +115,7 @@ fn services_archive_and_purge_by_themselves() {
     let id = result["evaluation"].as_str().unwrap();
     let requests = engine.stats().requests;
     let items = done(&bench, &["items", id, "--json"]).output;
-    let mut up = Service::tidemill()
-        .unwrap()
-        .args(["up", "--data-dir", &bench.text("data")])
-        .env("TIDEMILL_ARCHIVE__AFTER", "0s")
-        .env("TIDEMILL_ARCHIVE__KEEP", "0s")
-        .env_remove("NATS_URL")
-        .spawn()
-        .unwrap();
+    let mut up = up(&bench, None);
     wait_until(|| {
         let listed = done(&bench, &["archive", "list", "--json"]).json().unwrap();
         listed[0]["state"] == "purged"
@@ -133,18 +127,23 @@ fn services_archive_and_purge_by_themselves() {
     assert_eq!(engine.stats().requests, requests);
 }
 
-#[test]
-fn an_invalid_evaluation_goes_on_after_its_archive_where_it_was() {
-    let items = 40;
-    let bench = Workbench::new(items).unwrap();
+fn slow_engine() -> FakeEngine {
     let slow =
         |request: &tidemill_testkit::engine::Request| Workbench::answer(request).after(Duration::from_millis(30));
-    let engine = FakeEngine::builder().respond(slow).start().unwrap();
+    FakeEngine::builder().respond(slow).start().unwrap()
+}
+
+fn impatient(bench: &Workbench, engine: &FakeEngine) -> Vec<String> {
     let mut command = bench.evaluate(&engine.url(), engine.model());
     command.extend(["--max-in-flight", "4", "--engine-patience", "3s"].map(str::to_owned));
+    command
+}
+
+/// Begins an evaluation, takes its engine away, and returns its result: invalid, with samples missing.
+fn lose_the_engine(command: &[String], engine: &FakeEngine) -> Value {
     let mut service = Service::tidemill()
         .unwrap()
-        .args(&command)
+        .args(command)
         .env_remove("NATS_URL")
         .spawn()
         .unwrap();
@@ -154,7 +153,16 @@ fn an_invalid_evaluation_goes_on_after_its_archive_where_it_was() {
     }
     engine.set_down(true).unwrap();
     assert_eq!(service.wait(PATIENCE).unwrap().code(), Some(1), "{:?}", service.log());
-    let invalid: Value = serde_json::from_str(&service.output()).unwrap();
+    serde_json::from_str(&service.output()).unwrap()
+}
+
+#[test]
+fn an_invalid_evaluation_goes_on_after_its_archive_where_it_was() {
+    let items = 40;
+    let bench = Workbench::new(items).unwrap();
+    let engine = slow_engine();
+    let command = impatient(&bench, &engine);
+    let invalid = lose_the_engine(&command, &engine);
     let id = invalid["evaluation"].as_str().unwrap();
     let before = done(&bench, &["items", id, "--json"]).output;
     let archived = done(&bench, &["archive", "now", id, "--purge", "--json"])
@@ -289,4 +297,109 @@ fn what_cannot_be_regraded_or_archived_is_named_with_the_reason() {
             ran.log
         );
     }
+}
+
+/// All services on the bench's data, archiving and purging at once; with a fault they kill themselves at that point.
+fn up(bench: &Workbench, fault: Option<Point>) -> Service {
+    let launch = Service::tidemill()
+        .unwrap()
+        .args(["up", "--data-dir", &bench.text("data")])
+        .env("TIDEMILL_ARCHIVE__AFTER", "0s")
+        .env("TIDEMILL_ARCHIVE__KEEP", "0s")
+        .env_remove("NATS_URL");
+    let launch = match fault {
+        Some(point) => launch.env("TIDEMILL_FAULT", format!("{}:1", point.name())),
+        None => launch,
+    };
+    launch.spawn().unwrap()
+}
+
+#[test]
+fn a_kill_between_any_two_effects_of_an_archive_loses_nothing() {
+    let bench = Workbench::new(10).unwrap();
+    let engine = FakeEngine::builder().respond(Workbench::answer).start().unwrap();
+    let points = [
+        Point::ArchiveWritten,
+        Point::ArchiveCommitted,
+        Point::ArchivePurgeBegun,
+        Point::ArchiveDonePurged,
+        Point::ArchiveGradePurged,
+        Point::ArchivePurged,
+    ];
+    for (step, point) in (1..).zip(points) {
+        let mut command = bench.evaluate(&engine.url(), engine.model());
+        command.extend(["--run", "r", "--step", &format!("{step}")].map(str::to_owned));
+        let first = run(&command);
+        assert_eq!(first.code, Some(0), "{}", first.log);
+        let result = first.json().unwrap();
+        let id = result["evaluation"].as_str().unwrap();
+        let requests = engine.stats().requests;
+        let items = done(&bench, &["items", id, "--json"]).output;
+        let killed = up(&bench, Some(point)).wait(PATIENCE).unwrap();
+        assert!(!killed.success(), "{} was not reached", point.name());
+        assert_eq!(done(&bench, &["items", id, "--json"]).output, items, "{}", point.name());
+        let mut next = up(&bench, None);
+        wait_until(|| {
+            let listed = done(&bench, &["archive", "list", "--json"]).json().unwrap();
+            listed
+                .as_array()
+                .unwrap()
+                .iter()
+                .all(|archive| archive["state"] == "purged")
+        });
+        next.terminate().unwrap();
+        next.wait(PATIENCE).unwrap();
+        assert_eq!(done(&bench, &["items", id, "--json"]).output, items, "{}", point.name());
+        assert_eq!(run(&command).json().unwrap(), result, "{}", point.name());
+        assert_eq!(engine.stats().requests, requests, "{}", point.name());
+    }
+}
+
+#[test]
+fn a_kill_while_an_archived_evaluation_is_put_back_costs_no_request() {
+    let items = 40;
+    for point in [Point::ArchiveRestored, Point::ArchiveReopened] {
+        let (bench, engine) = (Workbench::new(items).unwrap(), slow_engine());
+        let command = impatient(&bench, &engine);
+        let invalid = lose_the_engine(&command, &engine);
+        let id = invalid["evaluation"].as_str().unwrap();
+        let archived = done(&bench, &["archive", "now", id, "--purge", "--json"])
+            .json()
+            .unwrap();
+        let kept = archived["completions"].as_u64().unwrap();
+        let before = done(&bench, &["items", id, "--json"]).output;
+        engine.set_down(false).unwrap();
+        let mut killed = Service::tidemill()
+            .unwrap()
+            .args(&command)
+            .env("TIDEMILL_FAULT", format!("{}:1", point.name()))
+            .env_remove("NATS_URL")
+            .spawn()
+            .unwrap();
+        assert!(
+            !killed.wait(PATIENCE).unwrap().success(),
+            "{} was not reached",
+            point.name()
+        );
+        assert_eq!(
+            done(&bench, &["items", id, "--json"]).output,
+            before,
+            "{}",
+            point.name()
+        );
+        let earlier = engine.stats().requests;
+        let again = run(&command);
+        assert_eq!(again.json().unwrap()["state"], "final", "{}", again.log);
+        let asked = engine.stats().requests - earlier;
+        assert!(
+            asked <= Workbench::requests(items) - kept + 2,
+            "{}: {asked} requests",
+            point.name()
+        );
+    }
+}
+
+#[test]
+fn every_point_after_an_end_is_killed_at_by_a_test_here() {
+    assert_eq!(Point::ALL.iter().filter(|point| point.is_after_end()).count(), 6 + 2);
 }

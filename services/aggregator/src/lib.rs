@@ -16,6 +16,7 @@ mod retraction;
 mod service;
 
 pub use archive::archive_now;
+pub use draining::Draining;
 pub use fold::Fold;
 pub use service::run;
 pub use verdict::{Verdict, verdict};

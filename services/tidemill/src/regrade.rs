@@ -115,7 +115,8 @@ async fn regrade(context: &Context, args: &Regrade, graders: &Graders) -> anyhow
     let specs = graders.of(&manifest.benchmarks)?;
     let samples = Samples::open(context, event, &manifest).await?;
     let (number, folder) = claim(context, &args.evaluation).await?;
-    let mut work = Work::new(context, event, &manifest, &specs, &folder);
+    let fold = Fold::new(&manifest, context.store.clusters(&manifest).await?);
+    let mut work = Work::new(context, event, &manifest, fold, &specs, &folder);
     let source = samples.folder().map(str::to_owned);
     work.grade_all(samples).await?;
     let old = known.result();
@@ -177,6 +178,7 @@ impl<'a> Work<'a> {
         context: &'a Context,
         event: &'a EvaluationEvent,
         manifest: &'a Arc<Manifest>,
+        fold: Fold,
         specs: &[GraderSpec],
         folder: &'a str,
     ) -> Self {
@@ -185,7 +187,7 @@ impl<'a> Work<'a> {
             event,
             manifest,
             graders: specs.iter().map(Grader::new).collect(),
-            fold: Fold::new(manifest),
+            fold,
             writer: Some(Writer::new(&context.store, folder, Limits::default())),
             folder,
             changes: Vec::new(),

@@ -1,12 +1,9 @@
 //! What a manifest declares, by ordinals: the one place that asks for items.
 
 use tidemill_domain::{Benchmark, EvaluationId, ItemKey, Manifest};
-use tidemill_storage::Store;
+use tidemill_storage::{Store, StoredItem};
 
 use crate::Error;
-
-/// An item as its manifest declares it.
-pub use tidemill_domain::Item;
 
 /// The order of the declared samples: benchmark by benchmark, item by item, sample by sample.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,12 +67,12 @@ impl Layout {
 /// The benchmark and the item of a key; `None` when the manifest does not declare it.
 ///
 /// # Errors
-/// [`Error::Storage`] where items are read from the object store.
-#[expect(clippy::unused_async, reason = "items may come from the object store")]
+/// [`Error::Storage`].
 pub async fn item<'m>(
-    _: &Store,
+    store: &Store,
     manifest: &'m Manifest,
     key: &ItemKey,
-) -> Result<Option<(&'m Benchmark, Item)>, Error> {
-    Ok(manifest.find(key).map(|(benchmark, item)| (benchmark, item.clone())))
+) -> Result<Option<(&'m Benchmark, StoredItem)>, Error> {
+    let item = store.item(manifest, key).await?;
+    Ok(manifest.benchmark_of(key).zip(item))
 }

@@ -22,7 +22,7 @@ mod row;
 mod samples;
 mod writer;
 
-pub use declared::{Item, Layout, item};
+pub use declared::{Layout, item};
 pub use error::Error;
 pub use index::{Entry, Index, folder, read_index, verify};
 pub use live::Live;

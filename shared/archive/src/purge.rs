@@ -2,6 +2,7 @@
 
 use tidemill_domain::EvaluationId;
 use tidemill_service::Context;
+use tidemill_service::fault::{self, Point};
 use tidemill_streams::{Stream, declared, subject};
 use tidemill_telemetry::Metric;
 
@@ -19,7 +20,9 @@ pub async fn purge(context: &Context, evaluation: &EvaluationId, stored: &Stored
     let done = subject::done_of_evaluation(evaluation);
     let grade = subject::grade_of_evaluation(evaluation);
     purge_stream(context, declared::DONE, done, stored.done_through).await?;
+    fault::point(Point::ArchiveDonePurged);
     purge_stream(context, declared::GRADE, grade, stored.grade_through).await?;
+    fault::point(Point::ArchiveGradePurged);
     forget_claims(context, stored).await
 }
 

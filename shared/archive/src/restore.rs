@@ -4,6 +4,7 @@ use async_nats::HeaderMap;
 use bytes::Bytes;
 use futures::StreamExt as _;
 use tidemill_domain::{Completion, Digest, EvaluationEvent, Grade, ItemKey};
+use tidemill_service::fault::{self, Point};
 use tidemill_service::{Context, Follow, Start, Ttl, now};
 use tidemill_streams::{declared, subject};
 
@@ -48,10 +49,14 @@ pub async fn restore(context: &Context, event: &EvaluationEvent) -> Result<(), E
             // A purge may be under way, here or in a process that stood still: after this one it finds nothing.
             purge(context, &event.evaluation, &stored).await?;
             publish_again(context, event, &stored).await?;
+            fault::point(Point::ArchiveRestored);
         }
         match reopen(&records, &known).await {
             Err(Error::Outrun { .. }) => {}
-            reopened => return reopened,
+            reopened => {
+                fault::point(Point::ArchiveReopened);
+                return reopened;
+            }
         }
     }
 }

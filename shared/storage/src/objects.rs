@@ -1,91 +1,98 @@
-//! Objects whose names are no digests: written once, listed by folder, removed.
+//! Objects under the digest of their content: what they are called, how they are packed, and how damage shows.
 
-use futures::StreamExt as _;
-use object_store::path::Path as Key;
-use object_store::{ObjectStoreExt as _, PutMode, PutOptions, PutPayload};
+use std::fmt;
+
+use tidemill_codec::{Envelope, Wire};
+use tidemill_domain::Digest;
 
 use crate::{Error, Store};
 
+/// A kind of object that is stored under its digest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A rendered suite without its items.
+    Manifest,
+    /// Neighbouring items.
+    Block,
+    /// The clusters of a benchmark's items.
+    Clusters,
+}
+
+impl Kind {
+    /// The key of an object of this kind.
+    #[must_use]
+    pub fn key(self, digest: &Digest) -> String {
+        let folder = match self {
+            Self::Manifest => "manifests",
+            Self::Block => "blocks",
+            Self::Clusters => "clusters",
+        };
+        format!("{folder}/{}.zst", digest.hex())
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Manifest => "manifest",
+            Self::Block => "block of items",
+            Self::Clusters => "clusters",
+        })
+    }
+}
+
+const COMPRESSION_LEVEL: i32 = 3;
+
+/// Encodes and compresses a value. Its digest is of the bytes before compression.
+pub(crate) fn sealed<T: Wire>(kind: Kind, value: &T) -> Result<(Digest, Vec<u8>), Error> {
+    let bytes = tidemill_codec::encode(value)?;
+    let digest = Digest::of(&bytes);
+    match zstd::bulk::compress(&bytes, COMPRESSION_LEVEL) {
+        Ok(compressed) => Ok((digest, compressed)),
+        Err(error) => Err(damaged(kind, &digest, error.to_string())),
+    }
+}
+
+fn opened(kind: Kind, digest: &Digest, compressed: &[u8]) -> Result<Vec<u8>, Error> {
+    let bytes = zstd::stream::decode_all(compressed).map_err(|error| damaged(kind, digest, error.to_string()))?;
+    if Digest::of(&bytes) != *digest {
+        return Err(damaged(kind, digest, "its content has another digest".to_owned()));
+    }
+    Ok(bytes)
+}
+
+fn damaged(what: Kind, digest: &Digest, detail: String) -> Error {
+    Error::Damaged {
+        what,
+        digest: digest.clone(),
+        detail,
+    }
+}
+
+/// The bytes of an object, unpacked and proved, and the version in which they are written.
+pub(crate) struct Opened {
+    pub(crate) version: u16,
+    pub(crate) bytes: Vec<u8>,
+}
+
 impl Store {
-    /// Writes an object unless there is one under this key. False when there is: nothing was written then.
-    ///
-    /// # Errors
-    /// [`Error::Access`].
-    pub async fn put_new(&self, key: &str, bytes: Vec<u8>) -> Result<bool, Error> {
-        let options = PutOptions::from(PutMode::Create);
-        match self
-            .inner
-            .put_opts(&Key::from(key), PutPayload::from(bytes), options)
+    /// Reads an object and proves its digest, on a thread that may take its time.
+    pub(crate) async fn open_object(&self, kind: Kind, digest: &Digest) -> Result<Opened, Error> {
+        let compressed = self.get(&kind.key(digest)).await?;
+        let named = digest.clone();
+        let bytes = tokio::task::spawn_blocking(move || opened(kind, &named, &compressed))
             .await
-        {
-            Ok(_) => Ok(true),
-            Err(object_store::Error::AlreadyExists { .. }) => Ok(false),
-            Err(source) => Err(access("write", key, source)),
-        }
+            .map_err(|error| Error::Interrupted(error.to_string()))??;
+        let version = Envelope::open(&bytes)?.version;
+        Ok(Opened { version, bytes })
     }
 
-    /// Removes an object; one that is not there is removed already.
-    ///
-    /// # Errors
-    /// [`Error::Access`].
-    pub async fn delete(&self, key: &str) -> Result<(), Error> {
-        match self.inner.delete(&Key::from(key)).await {
-            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
-            Err(source) => Err(access("remove", key, source)),
-        }
-    }
-
-    /// The names of the folders directly below a folder, in order.
-    ///
-    /// # Errors
-    /// [`Error::Access`].
-    pub async fn folders(&self, folder: &str) -> Result<Vec<String>, Error> {
-        let listed = self.inner.list_with_delimiter(Some(&Key::from(folder))).await;
-        let listed = listed.map_err(|source| access("list", folder, source))?;
-        let names = listed.common_prefixes.iter().filter_map(|prefix| prefix.parts().last());
-        let mut names: Vec<String> = names.map(|name| name.as_ref().to_owned()).collect();
-        names.sort();
-        Ok(names)
-    }
-
-    /// Removes every object below a folder.
-    ///
-    /// # Errors
-    /// [`Error::Access`]; what was removed before the failure stays removed.
-    pub async fn delete_folder(&self, folder: &str) -> Result<(), Error> {
-        let mut found = self.inner.list(Some(&Key::from(folder)));
-        while let Some(object) = found.next().await {
-            let object = object.map_err(|source| access("list", folder, source))?;
-            self.delete(object.location.as_ref()).await?;
-        }
-        Ok(())
-    }
-}
-
-fn access(action: &'static str, key: &str, source: object_store::Error) -> Error {
-    Error::Access {
-        action,
-        key: key.to_owned(),
-        source,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::{Address, Store};
-
-    #[tokio::test]
-    async fn the_first_write_of_a_key_stays_and_folders_come_and_go() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(Address::of_folder(folder.path())).unwrap();
-        assert!(store.put_new("a/one/x", b"first".to_vec()).await.unwrap());
-        assert!(!store.put_new("a/one/x", b"second".to_vec()).await.unwrap());
-        assert_eq!(store.get("a/one/x").await.unwrap(), b"first");
-        store.put("a/two/deep/y", b"y".to_vec()).await.unwrap();
-        assert_eq!(store.folders("a").await.unwrap(), ["one", "two"]);
-        store.delete_folder("a/two").await.unwrap();
-        store.delete("a/two/deep/y").await.unwrap();
-        assert_eq!(store.folders("a").await.unwrap(), ["one"]);
-        assert!(store.folders("nothing").await.unwrap().is_empty());
+    pub(crate) async fn sealed_object<T>(&self, kind: Kind, digest: &Digest) -> Result<T, Error>
+    where
+        T: Wire + Send + 'static,
+    {
+        let opened = self.open_object(kind, digest).await?;
+        let decoded = tokio::task::spawn_blocking(move || tidemill_codec::decode::<T>(&opened.bytes)).await;
+        Ok(decoded.map_err(|error| Error::Interrupted(error.to_string()))??)
     }
 }

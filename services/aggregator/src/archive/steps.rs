@@ -5,6 +5,7 @@ use tidemill_archive::{
     item, purge, verify,
 };
 use tidemill_domain::{Digest, EvaluationEvent, EvaluationId};
+use tidemill_service::fault::{self, Point};
 use tidemill_service::{Context, now};
 use tidemill_telemetry::Metric;
 
@@ -32,12 +33,16 @@ pub(super) async fn archive(context: &Context, event: &EvaluationEvent, limits: 
         return commit(&records, event, before.as_ref(), None).await;
     };
     let committed = match verify(&context.store, &stored).await {
-        Ok(_) => commit(&records, event, before.as_ref(), Some(stored.clone())).await,
+        Ok(_) => {
+            fault::point(Point::ArchiveWritten);
+            commit(&records, event, before.as_ref(), Some(stored.clone())).await
+        }
         Err(error) => Err(error),
     };
     if committed.is_err() {
         forget(context, &place).await;
     } else {
+        fault::point(Point::ArchiveCommitted);
         tidemill_telemetry::add(Metric::ArchivedRows, stored.rows, []);
         tidemill_telemetry::add(Metric::ArchivedBytes, stored.bytes, []);
         sweep(context, &event.evaluation, &place).await;
@@ -163,9 +168,10 @@ pub(super) async fn purge_archived(context: &Context, event: &EvaluationEvent) -
         State::Purged => return Ok(known),
         State::Archived => match verify(&context.store, &stored).await {
             Ok(_) => {
-                records
-                    .put(known.record.enter(State::Purging, now()), Some(&known))
-                    .await?
+                let purging = known.record.enter(State::Purging, now());
+                let purging = records.put(purging, Some(&known)).await?;
+                fault::point(Point::ArchivePurgeBegun);
+                purging
             }
             Err(error @ (Error::Damaged { .. } | Error::Storage(tidemill_storage::Error::Missing { .. }))) => {
                 tracing::error!(evaluation_id = %event.evaluation, %error, "an archive is damaged; it is written anew");
@@ -176,9 +182,11 @@ pub(super) async fn purge_archived(context: &Context, event: &EvaluationEvent) -
         _ => known,
     };
     purge(context, &event.evaluation, &stored).await?;
-    records
+    let purged = records
         .put(known.record.enter(State::Purged, now()), Some(&known))
-        .await
+        .await?;
+    fault::point(Point::ArchivePurged);
+    Ok(purged)
 }
 
 async fn commit_waiting(

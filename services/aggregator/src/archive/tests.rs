@@ -9,8 +9,8 @@ use tidemill_archive::{
 };
 use tidemill_config::Config;
 use tidemill_domain::{
-    Completion, Digest, Ending, EvaluationEvent, EvaluationState, GroupId, ItemKey, Manifest, Outcome, RunId, Source,
-    Step, TeamId, Timeline, Timestamp,
+    Completion, Digest, Ending, EvaluationEvent, EvaluationState, GroupId, Item, ItemKey, Manifest, Outcome, Prompt,
+    RunId, Source, Step, TeamId, Timeline, Timestamp, WholeBenchmark, WholeManifest,
 };
 use tidemill_service::{Context, Follow, Start, Ttl, connect, now, prepare};
 use tidemill_storage::{Address, Store};
@@ -94,6 +94,7 @@ impl Bench {
             requests: 1,
             attempts: 1,
             cached: false,
+            generation: None,
             engine: "http://engine".to_owned(),
             started: Timestamp(1),
             finished: Timestamp(2),
@@ -168,9 +169,32 @@ fn names(folder: &Path) -> Vec<String> {
         .collect()
 }
 
+/// The same manifest with its items in memory.
+fn whole(manifest: Manifest) -> WholeManifest {
+    let item = |index: u32| Item {
+        id: format!("item-{index}"),
+        prompt: Prompt::Text(format!("question {index}")),
+        targets: vec!["answer 1".to_owned()],
+        choices: Vec::new(),
+        correct_choice: None,
+        cluster: None,
+    };
+    let benchmarks = manifest.benchmarks.into_iter().map(|benchmark| WholeBenchmark {
+        name: benchmark.name,
+        settings: benchmark.settings,
+        grader: benchmark.grader,
+        items: (0..benchmark.items).map(item).collect(),
+    });
+    WholeManifest {
+        suite: manifest.suite,
+        max_failure_rate: manifest.max_failure_rate,
+        benchmarks: benchmarks.collect(),
+    }
+}
+
 async fn event(context: &Context, manifest: Manifest) -> EvaluationEvent {
     let (samples, suite) = (manifest.samples(), manifest.suite.clone());
-    let digest = context.store.put_manifest(manifest).await.unwrap();
+    let digest = context.store.put_whole(whole(manifest)).await.unwrap();
     EvaluationEvent {
         schema: 1,
         evaluation: grade(0, 0, Outcome::Correct).key.evaluation,
@@ -188,6 +212,7 @@ async fn event(context: &Context, manifest: Manifest) -> EvaluationEvent {
             model: "model".to_owned(),
         },
         max_in_flight: None,
+        no_cache: false,
         samples,
         reason: Some("1 of them is missing".to_owned()),
         timeline: Timeline {
