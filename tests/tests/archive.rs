@@ -68,6 +68,17 @@ fn an_archived_evaluation_is_the_same_to_every_reader_and_again_asks_nothing() {
         assert!(found["detail"].as_str().unwrap().starts_with("0 messages"), "{found}");
     }
 
+    let archive = streams
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|finding| finding["check"] == "archive");
+    let detail = archive.unwrap()["detail"].as_str().unwrap();
+    assert!(
+        detail.starts_with("0 wait to be archived") && detail.contains("1 are out"),
+        "{detail}"
+    );
+
     assert_eq!(done(&bench, &["items", id, "--json"]).output, items, "byte for byte");
     assert_eq!(done(&bench, &["results", "--json"]).output, results);
     let again = done(&bench, &["regrade", id, "--json"]).json().unwrap();
@@ -402,4 +413,44 @@ fn a_kill_while_an_archived_evaluation_is_put_back_costs_no_request() {
 #[test]
 fn every_point_after_an_end_is_killed_at_by_a_test_here() {
     assert_eq!(Point::ALL.iter().filter(|point| point.is_after_end()).count(), 6 + 2);
+}
+
+#[test]
+fn an_object_store_that_takes_nothing_is_shown_by_doctor_and_waited_for() {
+    let bench = Workbench::new(10).unwrap();
+    let engine = FakeEngine::builder().respond(Workbench::answer).start().unwrap();
+    let first = run(&bench.evaluate(&engine.url(), engine.model()));
+    let result = first.json().unwrap();
+    let id = result["evaluation"].as_str().unwrap();
+    let items = done(&bench, &["items", id, "--json"]).output;
+    // A file where the folder should be: nothing can be written below it.
+    let blocked = bench.write("data/objects/archive", "").unwrap();
+    let data = bench.text("data");
+    let mut services = up(&bench, None);
+    let mut said = String::new();
+    wait_until(|| {
+        let doctor = tidemill(&["doctor", "--json", "--data-dir", &data]).unwrap();
+        let findings = doctor.json().unwrap();
+        let found = findings
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|finding| finding["check"] == "archive")
+            .cloned();
+        let found = found.unwrap();
+        said = found["detail"].as_str().unwrap().to_owned();
+        doctor.code == Some(1) && found["ok"] == false
+    });
+    for part in ["1 wait to be archived", id, "archive/", "nothing is purged"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert_eq!(done(&bench, &["items", id, "--json"]).output, items);
+    std::fs::remove_file(blocked).unwrap();
+    wait_until(|| {
+        let listed = done(&bench, &["archive", "list", "--json"]).json().unwrap();
+        listed[0]["state"] == "purged"
+    });
+    assert_eq!(done(&bench, &["items", id, "--json"]).output, items);
+    services.terminate().unwrap();
+    services.wait(PATIENCE).unwrap();
 }

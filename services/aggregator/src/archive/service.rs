@@ -45,23 +45,37 @@ async fn archive(context: &Context, held: &Held) {
     while let Some(message) = events.next_known().await {
         note(&mut plan, &message);
     }
+    while let Some(done) = work(context, held, &mut plan, &mut events).await {
+        settle(context, &mut plan, done).await;
+    }
+}
+
+/// Performs the next task; `None` when this process is to stop. Events are taken in meanwhile and disturb nothing.
+async fn work(context: &Context, held: &Held, plan: &mut Plan, events: &mut Follow) -> Option<Done> {
     loop {
         tidemill_telemetry::set(Metric::ArchiveBacklog, plan.backlog() as f64, []);
-        let next = plan.next(now());
-        let work = async {
-            match next {
-                Ok(task) => Some(Box::pin(perform(context, task)).await),
-                Err(at) => {
-                    tokio::time::sleep(pause(at)).await;
-                    None
-                }
-            }
+        let at = match plan.next(now()) {
+            Ok(task) => return finish(context, held, plan, events, task).await,
+            Err(at) => at,
         };
         tokio::select! { biased;
-            () = context.draining.cancelled() => return,
-            () = held.lost().cancelled() => return,
-            done = work => if let Some(done) = done { settle(context, &mut plan, done).await },
-            message = events.next() => note(&mut plan, &message),
+            () = context.draining.cancelled() => return None,
+            () = held.lost().cancelled() => return None,
+            message = events.next() => note(plan, &message),
+            () = tokio::time::sleep(pause(at)) => {}
+        }
+    }
+}
+
+/// Performs a task. It is not begun anew by what happens meanwhile.
+async fn finish(context: &Context, held: &Held, plan: &mut Plan, events: &mut Follow, task: Task) -> Option<Done> {
+    let mut performed = Box::pin(perform(context, task));
+    loop {
+        tokio::select! { biased;
+            () = context.draining.cancelled() => return None,
+            () = held.lost().cancelled() => return None,
+            done = &mut performed => return Some(done),
+            message = events.next() => note(plan, &message),
         }
     }
 }
