@@ -50,8 +50,17 @@ pub const FAILURES: Bucket = Bucket {
     max_bytes: 64 << 20,
 };
 
+/// Where evaluations that ended are kept: evaluation id to JSON. Written with the revision that was read, so that of two
+/// writers one wins.
+pub const ARCHIVE: Bucket = Bucket {
+    name: "tm_archive",
+    purpose: "where the items of ended evaluations are: evaluation id to `Record` (JSON), written by compare and set",
+    max_age: None,
+    max_bytes: 64 << 20,
+};
+
 /// Every bucket.
-pub const ALL: [Bucket; 4] = [GROUPS, LEASES, META, FAILURES];
+pub const ALL: [Bucket; 5] = [GROUPS, LEASES, META, FAILURES, ARCHIVE];
 
 impl Bucket {
     /// The server's configuration of this bucket on `replicas` nodes.

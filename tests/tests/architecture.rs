@@ -24,6 +24,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "service",
         &["domain", "codec", "streams", "config", "telemetry", "storage"],
     ),
+    // Beside the streams and the object store: Parquet stays out of those.
+    (
+        "archive",
+        &["domain", "codec", "streams", "storage", "service", "telemetry"],
+    ),
     ("testkit", &[]),
     ("engine", &["telemetry"]),
     (
@@ -38,6 +43,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "service",
             "inference",
             "tasks",
+            "archive",
         ],
     ),
     (
@@ -75,6 +81,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "telemetry",
             "storage",
             "service",
+            "archive",
         ],
     ),
     ("trainer", &[]),

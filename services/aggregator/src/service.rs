@@ -11,6 +11,7 @@ use tidemill_streams::{declared, evaluation_event};
 use tokio::sync::watch;
 use tokio::task::{Id, JoinError, JoinSet};
 
+use crate::archive;
 use crate::evaluation::{self, Newest};
 use crate::publish::Outlet;
 use crate::retraction;
@@ -29,15 +30,19 @@ const DEATH_PAUSE: Duration = Duration::from_millis(500);
 /// # Errors
 /// None at present: what fails is retried or recorded.
 pub async fn run(context: Context) -> Result<(), Fatal> {
-    while let Some(held) = acquire(&context, LEASE).await {
+    tokio::join!(fold_all(&context), archive::run(&context));
+    Ok(())
+}
+
+async fn fold_all(context: &Context) {
+    while let Some(held) = acquire(context, LEASE).await {
         fault::point(Point::AggregatorLeaseTaken);
         tracing::info!("aggregating");
-        aggregate(&context, &held).await;
+        aggregate(context, &held).await;
         if context.draining.is_cancelled() {
             break;
         }
     }
-    Ok(())
 }
 
 /// Follows evaluations until the drain or the loss of the lease. What was folded is forgotten: the streams have it.

@@ -8,8 +8,8 @@ use tidemill_domain::{
     Timestamp, Written,
 };
 use tidemill_service::fault::{self, Point};
-use tidemill_service::{Context, Delivery, Failure, Follow, Settled, Start, now};
-use tidemill_streams::{StateChange, declared, subject};
+use tidemill_service::{Context, Delivery, Failure, Settled, now};
+use tidemill_streams::StateChange;
 use tokio::time::{Instant, sleep};
 
 use crate::board;
@@ -73,6 +73,14 @@ pub enum IntakeError {
     /// The broker did not take an event.
     #[error(transparent)]
     Publish(#[from] tidemill_service::PublishError),
+    /// An archived evaluation could not be put back into the streams.
+    #[error("put archived evaluation {evaluation} back: {source}")]
+    Restore {
+        /// Which one.
+        evaluation: EvaluationId,
+        /// Why.
+        source: Box<tidemill_archive::Error>,
+    },
     /// The broker could not be asked.
     #[error("look up evaluation {evaluation}: {reason}")]
     Lookup {
@@ -90,6 +98,7 @@ impl IntakeError {
         match self {
             Self::Suite(SuiteError::Storage(error)) => error.class(),
             Self::Publish(error) => error.class(),
+            Self::Restore { source, .. } => source.class(),
             Self::Lookup { .. } => Class::Transient,
             Self::Schema(_) => Class::Newer,
             _ => Class::Permanent,
@@ -302,7 +311,8 @@ async fn enter(context: &Context, event: EvaluationEvent) -> Result<Queued, Inta
         let reopen = match known.state {
             EvaluationState::Superseded => true,
             EvaluationState::Invalid | EvaluationState::Draining => {
-                completions(context, &event.evaluation).await < event.samples
+                let known = tidemill_archive::completions(context, &known).await;
+                known.map_err(|error| lookup(error.to_string()))? < event.samples
             }
             // A server that moved, or may take more or less, is announced again while its evaluation waits for it.
             state => !state.is_ended() && (known.source != event.source || known.max_in_flight != event.max_in_flight),
@@ -313,18 +323,16 @@ async fn enter(context: &Context, event: EvaluationEvent) -> Result<Queued, Inta
                 known: true,
             });
         }
+        let restored = tidemill_archive::restore(context, &known).await;
+        restored.map_err(|source| IntakeError::Restore {
+            evaluation: event.evaluation.clone(),
+            source: Box::new(source),
+        })?;
     }
     context.publisher.publish(&StateChange(event.clone()), None).await?;
     fault::point(Point::LoaderEvaluationQueued);
     tracing::info!(evaluation_id = %event.evaluation, run_id = %event.run, step = event.step.0, suite = %event.suite.name, samples = event.samples, "queued");
     Ok(Queued { event, known: false })
-}
-
-async fn completions(context: &Context, evaluation: &EvaluationId) -> u64 {
-    let filter = subject::done_of_evaluation(evaluation);
-    Follow::open(context, declared::DONE, filter, true, Start::LastPerSubject)
-        .await
-        .backlog()
 }
 
 /// Marks the evaluations of later steps as superseded; their results stay.

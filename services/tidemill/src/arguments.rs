@@ -38,6 +38,10 @@ pub(crate) enum Command {
     Results(Results),
     /// Show every item of an evaluation: prompt, completion, grade
     Items(Items),
+    /// Grade the stored completions of an evaluation again, beside its first grades
+    Regrade(Regrade),
+    /// Show where the items of ended evaluations are, or archive one now
+    Archive(Archive),
     /// Follow results as they come
     Watch(Watch),
     /// Show, retry or drop what could not be processed
@@ -228,7 +232,75 @@ pub(crate) struct Items {
     /// Only this outcome, for instance `truncated`
     #[arg(long)]
     pub(crate) outcome: Option<String>,
+    /// With the grades of this regrade instead of the first ones
+    #[arg(long, value_name = "N")]
+    pub(crate) regrade: Option<u32>,
     /// One JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  tidemill regrade 8af03198ea3b1495
+  tidemill regrade 8af03198ea3b1495 --grader graders.toml --json
+
+The file holds graders as a suite does: [grader] for all benchmarks, or [[benchmark]] with name and [benchmark.grader].
+Without it each benchmark's own grader grades again, as this version has it. No engine is asked, and the first grades stay.
+
+Exit codes: 0 done; 1 done, but the new result is invalid; 2 could not be done.")]
+pub(crate) struct Regrade {
+    /// The evaluation, as `results` shows it
+    pub(crate) evaluation: EvaluationId,
+    /// A TOML file with other graders
+    #[arg(long, value_name = "FILE")]
+    pub(crate) grader: Option<PathBuf>,
+    /// Print both results and every change as one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  tidemill archive list
+  tidemill archive now 8af03198ea3b1495 --purge")]
+pub(crate) struct Archive {
+    /// What to do
+    #[command(subcommand)]
+    pub(crate) action: ArchiveAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ArchiveAction {
+    /// Show every ended evaluation, and where its items are
+    List(ArchiveList),
+    /// Archive an evaluation that ended, without waiting for its time
+    Now(ArchiveNow),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ArchiveList {
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ArchiveNow {
+    /// The evaluation, as `results` shows it
+    pub(crate) evaluation: EvaluationId,
+    /// Also take its completions and grades out of the broker
+    #[arg(long)]
+    pub(crate) purge: bool,
+    /// Print as JSON
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]

@@ -4,11 +4,11 @@ use serde::Serialize;
 use tidemill_config::Config;
 use tidemill_service::{Broker, Context, dead};
 use tidemill_storage::Store;
-use tidemill_streams::{declared, live};
+use tidemill_streams::{buckets, declared, live};
 
 use crate::arguments::{Doctor, Place};
 use crate::exit::Done;
-use crate::{broker, output, session};
+use crate::{archive, broker, output, session};
 
 #[derive(Debug, Serialize)]
 struct Finding {
@@ -141,6 +141,7 @@ async fn contents(place: &Place, config: &Config, broker: Broker) -> Vec<Finding
     if let Ok(store) = Store::open(place.common.store_address(config)) {
         let context = Context::new("command", broker, store, config.clone().into());
         findings.extend(dead_letters(&context).await);
+        findings.extend(archives(&context).await);
     }
     findings
 }
@@ -167,4 +168,10 @@ async fn dead_letters(context: &Context) -> Option<Finding> {
         (Err(failure), _) | (_, Err(failure)) => Err(anyhow::anyhow!("not read: {}", failure.reason)),
     };
     Some(finding("dead letters", found))
+}
+
+/// What waits to be archived or purged, and why it cannot be.
+async fn archives(context: &Context) -> Option<Finding> {
+    context.jetstream().get_key_value(buckets::ARCHIVE.name).await.ok()?;
+    Some(finding("archive", archive::summary(context).await))
 }

@@ -1,6 +1,7 @@
 //! The `tidemill` command: every role of the pipeline in one binary, and the tools of the people who use it.
 
 mod announce;
+mod archive;
 mod arguments;
 mod broker;
 mod data_dir;
@@ -13,6 +14,7 @@ mod held;
 mod items;
 mod live;
 mod output;
+mod regrade;
 mod results;
 mod roles;
 mod session;
@@ -47,6 +49,8 @@ fn main() -> ExitCode {
         Command::Announce(args) => exit::of(announce::run(args)),
         Command::Results(args) => exit::of(results::run(args)),
         Command::Items(args) => exit::of(items::run(args)),
+        Command::Regrade(args) => exit::of(regrade::run(args)),
+        Command::Archive(args) => exit::of(archive::run(args)),
         Command::Watch(args) => exit::of(watch::run(args)),
         Command::Dead(args) => exit::of(dead::run(args)),
         Command::Doctor(args) => exit::of(doctor::run(args)),

@@ -25,6 +25,8 @@ pub struct Config {
     pub grader: Grader,
     /// The aggregator.
     pub aggregator: Aggregator,
+    /// What happens to evaluations that ended.
+    pub archive: Archive,
     /// The generation cache.
     pub cache: Cache,
 }
@@ -193,6 +195,30 @@ impl Default for Aggregator {
     fn default() -> Self {
         Self {
             publish_interval: Duration::from_secs(1),
+        }
+    }
+}
+
+/// What happens to evaluations that ended: their items go to the object store, then leave the broker.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Archive {
+    /// Archive at all. Without it completions and grades stay in the broker for good. Default true.
+    pub enabled: bool,
+    /// How long after its end an evaluation is archived. Default `30s`.
+    #[serde(with = "duration")]
+    pub after: Duration,
+    /// How long completions and grades stay in the broker once they are archived. Default `1h`.
+    #[serde(with = "duration")]
+    pub keep: Duration,
+}
+
+impl Default for Archive {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            after: Duration::from_secs(30),
+            keep: Duration::from_secs(3_600),
         }
     }
 }
