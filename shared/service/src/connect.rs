@@ -10,6 +10,7 @@ use tidemill_streams::{buckets, live};
 use tokio::sync::watch;
 
 use crate::backoff::Backoff;
+use crate::leader;
 
 /// The oldest server that has everything we use.
 const OLDEST_SERVER: (u64, u64) = (2, 12);
@@ -23,7 +24,7 @@ pub struct Broker {
     pub jetstream: jetstream::Context,
     /// Counts connections: a change means that pulls and ordered consumers must be made again.
     pub connections: watch::Receiver<u64>,
-    /// The address as configured.
+    /// The address as configured, or several separated by commas.
     pub url: String,
 }
 
@@ -127,8 +128,13 @@ pub async fn connect(config: &Config, url: &str, name: &str) -> Result<Broker, C
 async fn reach(config: &Config, url: &str, name: &str, connected: watch::Sender<u64>) -> Result<Client, ConnectError> {
     let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
     let begun = tokio::time::Instant::now();
+    let addresses = addresses(url);
     loop {
-        match options(config, name, connected.clone()).await?.connect(url).await {
+        match options(config, name, connected.clone())
+            .await?
+            .connect(&addresses)
+            .await
+        {
             Ok(client) => return Ok(client),
             Err(source) if begun.elapsed() >= config.broker.connect_timeout => {
                 let waited = config.broker.connect_timeout;
@@ -141,6 +147,14 @@ async fn reach(config: &Config, url: &str, name: &str, connected: watch::Sender<
             Err(_) => tokio::time::sleep(backoff.next_pause()).await,
         }
     }
+}
+
+/// The servers of one broker, as written: addresses separated by commas, with or without spaces.
+fn addresses(url: &str) -> Vec<&str> {
+    url.split(',')
+        .map(str::trim)
+        .filter(|address| !address.is_empty())
+        .collect()
 }
 
 async fn options(config: &Config, name: &str, connected: watch::Sender<u64>) -> Result<ConnectOptions, ConnectError> {
@@ -187,7 +201,7 @@ fn is_recent(version: &str) -> bool {
 /// [`ConnectError::Streams`] or [`ConnectError::OtherStore`], and failures of the broker.
 pub async fn prepare(broker: &Broker, config: &Config, store: &Store, create: bool) -> Result<(), ConnectError> {
     let replicas = config.broker.replicas;
-    let mut differences = live::plan(&broker.jetstream, replicas).await?;
+    let mut differences = planned(broker, config).await?;
     if create && !differences.is_empty() && differences.iter().all(|difference| difference.field == "existence") {
         live::apply(&broker.jetstream, replicas).await?;
         differences.clear();
@@ -197,6 +211,21 @@ pub async fn prepare(broker: &Broker, config: &Config, store: &Store, create: bo
         return Err(ConnectError::Streams { differences });
     }
     agree_on_store(broker, store).await
+}
+
+/// The plan of a broker that may still be electing its leaders: it is asked for as long as it may take to be reached.
+async fn planned(broker: &Broker, config: &Config) -> Result<Vec<live::Difference>, live::Error> {
+    let mut backoff = Backoff::standard();
+    let begun = tokio::time::Instant::now();
+    loop {
+        match live::plan(&broker.jetstream, config.broker.replicas).await {
+            Err(error) if begun.elapsed() < config.broker.connect_timeout => {
+                tracing::debug!(%error, "the broker's streams are not known yet");
+                tokio::time::sleep(backoff.next_pause()).await;
+            }
+            planned => return planned,
+        }
+    }
 }
 
 async fn agree_on_store(broker: &Broker, store: &Store) -> Result<(), ConnectError> {
@@ -211,11 +240,8 @@ async fn agree_on_store(broker: &Broker, store: &Store) -> Result<(), ConnectErr
     if meta.create("store", ours.to_owned().into()).await.is_ok() {
         return Ok(());
     }
-    let theirs = meta
-        .get("store")
-        .await
-        .map_err(|error| failed(&error))?
-        .unwrap_or_default();
+    let theirs = leader::entry(&meta, "store").await.map_err(|error| failed(&error))?;
+    let theirs = theirs.map(|entry| entry.value).unwrap_or_default();
     if theirs == ours.as_bytes() {
         return Ok(());
     }
@@ -227,7 +253,13 @@ async fn agree_on_store(broker: &Broker, store: &Store) -> Result<(), ConnectErr
 
 #[cfg(test)]
 mod tests {
-    use super::is_recent;
+    use super::{addresses, is_recent};
+
+    #[test]
+    fn addresses_are_separated_by_commas() {
+        assert_eq!(addresses("nats://a:1"), ["nats://a:1"]);
+        assert_eq!(addresses("nats://a:1, b:2,,c"), ["nats://a:1", "b:2", "c"]);
+    }
 
     #[test]
     fn versions_are_compared_as_numbers() {

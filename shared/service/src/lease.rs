@@ -7,7 +7,7 @@ use tidemill_streams::buckets;
 use tokio::time::sleep;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::Context;
+use crate::{Context, leader};
 
 /// A third of the bucket's age, so that two renewals may be lost.
 const RENEW_EVERY: Duration = Duration::from_secs(3);
@@ -99,7 +99,7 @@ impl Renewal {
                     renewed = tokio::time::Instant::now();
                 }
                 Err(error) => {
-                    let ours = self.leases.entry(&self.key).await.ok().flatten();
+                    let ours = leader::entry(&self.leases, &self.key).await.ok().flatten();
                     match ours.filter(|entry| entry.value == self.value.as_bytes()) {
                         // The answer to an update was lost, not the lease.
                         Some(entry) => self.revision = entry.revision,

@@ -15,6 +15,7 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 
+use crate::doubt::{Doubt, Remedy};
 use crate::settle::{self, Failure, Handled, Settled};
 use crate::take::{Pulled, Take};
 use crate::{Context, backoff::Backoff};
@@ -71,6 +72,9 @@ where
         progress_every: durable.ack_wait / 3,
         gather_until: Instant::now(),
         backoff,
+        newest: 0,
+        durable,
+        doubt: Doubt::new(KEPT_PER_SLOT * slots.max(1), durable.ack_wait),
     };
     worker.run(stop, &handler).await;
     worker.drain().await;
@@ -89,7 +93,15 @@ struct Worker<'a> {
     progress_every: Duration,
     gather_until: Instant,
     backoff: Backoff,
+    /// The last place in the stream that was delivered here.
+    newest: u64,
+    durable: &'a Durable,
+    doubt: Doubt<Arc<Acker>>,
 }
+
+/// Acknowledgements that are kept to be repeated, for each slot: while none arrives, no more than one a slot is sent, and some
+/// are sent before it is noticed.
+const KEPT_PER_SLOT: usize = 8;
 
 impl Worker<'_> {
     async fn run<H, F>(&mut self, stop: &CancellationToken, handler: &H)
@@ -106,7 +118,10 @@ impl Worker<'_> {
             tokio::select! { biased;
                 () = stop.cancelled() => return,
                 () = self.context.draining.cancelled() => return,
-                Ok(()) = connections.changed() => self.take.distrust(),
+                Ok(()) = connections.changed() => {
+                    self.take.distrust();
+                    self.remedy();
+                }
                 Some(ended) = self.running.join_next_with_id() => self.settle(ended).await,
                 pulled = self.take.next() => self.take_in(pulled, handler).await,
                 _ = progress.tick() => self.report_progress().await,
@@ -118,7 +133,47 @@ impl Worker<'_> {
     async fn pull(&mut self) {
         match self.take.pull(self.in_flight.len()).await {
             Ok(()) => self.gather_until = Instant::now() + GATHER,
-            Err(reason) => self.pause(&reason),
+            Err(reason) => {
+                self.remedy();
+                self.pause(&reason);
+            }
+        }
+    }
+
+    /// Does what may help against a broker that refuses or forgets pulls.
+    fn remedy(&mut self) {
+        let Some(remedy) = self.doubt.trouble() else { return };
+        tracing::warn!(
+            stage = self.context.role,
+            ?remedy,
+            "the broker gives no work and does not say that there is none"
+        );
+        let (context, durable) = (self.context.clone(), self.durable.clone());
+        tokio::spawn(async move {
+            let tried = match remedy {
+                Remedy::Consumer => live::ensure(context.jetstream(), &durable)
+                    .await
+                    .map(drop)
+                    .map_err(|error| error.to_string()),
+                Remedy::Connection => context
+                    .broker
+                    .client
+                    .force_reconnect()
+                    .await
+                    .map_err(|error| error.to_string()),
+            };
+            if let Err(error) = tried {
+                tracing::debug!(consumer = durable.name, error, "that did not help");
+            }
+        });
+    }
+
+    /// Acknowledges again what the broker may not have heard, now that it answers.
+    async fn repeat_acknowledgements(&mut self) {
+        for acker in self.doubt.answered() {
+            if let Err(error) = acker.ack().await {
+                tracing::debug!(stage = self.context.role, %error, "acknowledgement not repeated");
+            }
         }
     }
 
@@ -135,10 +190,15 @@ impl Worker<'_> {
         match pulled {
             Pulled::Message(message) => {
                 self.backoff.reset();
+                self.repeat_acknowledgements().await;
                 self.start(*message, handler).await;
             }
-            Pulled::Ended => {}
-            Pulled::Failed(reason) => self.pause(&reason),
+            Pulled::Ended => self.repeat_acknowledgements().await,
+            Pulled::Failed(reason) => {
+                self.remedy();
+                self.pause(&reason);
+            }
+            Pulled::Silent => self.remedy(),
         }
     }
 
@@ -150,6 +210,7 @@ impl Worker<'_> {
         let (delivered, sequence) = message
             .info()
             .map_or((1, 0), |info| (info.delivered, info.stream_sequence));
+        let delivered = self.deliveries(delivered, sequence);
         let trace = message
             .headers
             .as_ref()
@@ -175,6 +236,14 @@ impl Worker<'_> {
                 acker: Arc::new(acker),
             },
         );
+    }
+
+    /// First deliveries come in the stream's order. One that does not was delivered before, by a broker that has forgotten
+    /// it since: a leader that was killed before the others knew.
+    fn deliveries(&mut self, delivered: i64, sequence: u64) -> i64 {
+        let is_forgotten = delivered == 1 && sequence <= self.newest;
+        self.newest = self.newest.max(sequence);
+        if is_forgotten { 2 } else { delivered }
     }
 
     async fn settle(&mut self, ended: Result<(Id, Settled), JoinError>) {
@@ -209,7 +278,11 @@ impl Worker<'_> {
             let context = self.context.clone();
             tokio::spawn(async move { settle::settle(&context, handled, &acker).await });
         } else {
+            let is_done = handled.settled.is_ok();
             settle::settle(self.context, handled, &acker).await;
+            if is_done {
+                self.doubt.acknowledged(acker);
+            }
         }
     }
 
