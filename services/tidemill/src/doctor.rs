@@ -175,14 +175,14 @@ fn copies(cluster: &ClusterInfo) -> (String, Option<String>) {
 }
 
 fn illness(peer: &PeerInfo) -> Option<String> {
-    let lag = peer.lag.unwrap_or_default();
-    if peer.offline {
-        Some(format!("{} is offline", peer.name))
-    } else if peer.current {
-        None
-    } else {
-        Some(format!("{} lags by {lag} operations", peer.name))
+    if peer.current && !peer.offline {
+        return None;
     }
+    let (seen, lag) = (peer.active.as_secs(), peer.lag.unwrap_or_default());
+    Some(format!(
+        "{} is not in step, last heard of {seen} s ago, {lag} operations behind",
+        peer.name
+    ))
 }
 
 /// Dead letters that are shown, newest last.

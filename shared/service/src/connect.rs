@@ -90,6 +90,10 @@ pub enum ConnectError {
 /// Publishes whose acknowledgement may be outstanding: beyond about 10,000 queued messages the server refuses more.
 const MAX_UNACKNOWLEDGED_PUBLISHES: usize = 4_000;
 
+/// How long a publish waits for its acknowledgement before it is sent again. The one that was under way when a leader died
+/// gets none; repeating one that was stored is answered by the broker as already there.
+const ACK_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// Connects, and checks that the server is recent and has JetStream.
 ///
 /// # Errors
@@ -110,7 +114,7 @@ pub async fn connect(config: &Config, url: &str, name: &str) -> Result<Broker, C
     }
     let jetstream = ContextBuilder::new()
         .timeout(Duration::from_secs(10))
-        .ack_timeout(Duration::from_secs(5))
+        .ack_timeout(ACK_TIMEOUT)
         .max_ack_inflight(MAX_UNACKNOWLEDGED_PUBLISHES)
         .backpressure_on_inflight(true)
         .build(client.clone());
@@ -215,17 +219,20 @@ pub async fn prepare(broker: &Broker, config: &Config, store: &Store, create: bo
 
 /// The plan of a broker that may still be electing its leaders: it is asked for as long as it may take to be reached.
 async fn planned(broker: &Broker, config: &Config) -> Result<Vec<live::Difference>, live::Error> {
+    // A request that comes while nobody leads is not answered at all, so none is waited for to its end.
+    let patience = config.broker.connect_timeout;
     let mut backoff = Backoff::standard();
     let begun = tokio::time::Instant::now();
-    loop {
-        match live::plan(&broker.jetstream, config.broker.replicas).await {
-            Err(error) if begun.elapsed() < config.broker.connect_timeout => {
-                tracing::debug!(%error, "the broker's streams are not known yet");
-                tokio::time::sleep(backoff.next_pause()).await;
-            }
-            planned => return planned,
+    while begun.elapsed() < patience {
+        let planned = live::plan(&broker.jetstream, config.broker.replicas);
+        match tokio::time::timeout(patience / 4, planned).await {
+            Ok(Ok(differences)) => return Ok(differences),
+            Ok(Err(error)) => tracing::debug!(%error, "the broker's streams are not known yet"),
+            Err(_) => tracing::debug!("the broker does not say what its streams are"),
         }
+        tokio::time::sleep(backoff.next_pause()).await;
     }
+    live::plan(&broker.jetstream, config.broker.replicas).await
 }
 
 async fn agree_on_store(broker: &Broker, store: &Store) -> Result<(), ConnectError> {
