@@ -16,7 +16,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::doubt::{Doubt, Remedy};
-use crate::settle::{self, Failure, Handled, Settled};
+use crate::fault::{self, Point};
+use crate::settle::{self, Action, Failure, Handled, Settled};
 use crate::take::{Pulled, Take};
 use crate::{Context, backoff::Backoff};
 
@@ -228,6 +229,9 @@ impl Worker<'_> {
         if delivered > 1 {
             tidemill_telemetry::count(Metric::Redeliveries, [("stage", self.context.role)]);
         }
+        if let Some(delivered) = Point::delivered(self.context.role) {
+            fault::point(delivered);
+        }
         let id = self.running.spawn(handler(delivery.clone())).id();
         self.in_flight.insert(
             id,
@@ -273,7 +277,7 @@ impl Worker<'_> {
             delivered,
             settled,
         };
-        if handled.is_given_up() {
+        if handled.action() == Action::Bury {
             // Publishing the dead letter may wait for the broker, which the loop must not.
             let context = self.context.clone();
             tokio::spawn(async move { settle::settle(&context, handled, &acker).await });
