@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use async_nats::jetstream::stream::DirectGetErrorKind;
 use tidemill_domain::{Benchmark, Class, Completion, Ending, Item, ItemKey, Manifest, Prompt, Release};
 use tidemill_inference::{Answer, Engine, Request, Scoring};
 use tidemill_service::fault::{self, Point};
 use tidemill_service::settle::Failure;
-use tidemill_service::{Context, Delivery, Settled, Ttl, now, outcome, span};
+use tidemill_service::{Context, Delivery, Settled, Ttl, leader, now, outcome, span};
 use tidemill_storage::StoredItem;
 use tidemill_streams::{Message as _, declared, subject};
 use tidemill_telemetry::Metric;
@@ -133,14 +132,10 @@ impl<E: Engine> Worker<E> {
 
     /// Whether DONE holds the key's completion.
     async fn is_recorded(&self, key: &ItemKey) -> Result<bool, Failure> {
-        let jetstream = self.context.jetstream();
-        let done = jetstream.get_stream_no_info(declared::DONE.name).await;
+        // Of the leader: a copy that is behind would have the item asked for again.
+        let done = leader::last(self.context.jetstream(), declared::DONE.name, &subject::done(key)).await;
         let done = done.map_err(|error| Failure::of(Class::Transient, &error))?;
-        match done.direct_get_last_for_subject(subject::done(key)).await {
-            Ok(_) => Ok(true),
-            Err(error) if error.kind() == DirectGetErrorKind::NotFound => Ok(false),
-            Err(error) => Err(Failure::of(Class::Transient, &error)),
-        }
+        Ok(done.is_some())
     }
 
     async fn record(&self, completion: &Completion, delivery: &Delivery) -> Settled {
