@@ -347,9 +347,9 @@ impl Pipeline {
 
     /// Suspends one process of a role, of the aggregators the one that works, and starts a replacement.
     fn suspend(&mut self, role: Role, time: Duration) -> Result<()> {
-        let works = |slot: &&mut Slot| slot.service.log().iter().any(|line| line.contains("aggregating"));
+        let works = |slot: &Slot| slot.service.log().iter().any(|line| line.contains("aggregating"));
         let mut of_role: Vec<&mut Slot> = self.slots.iter_mut().filter(|slot| slot.role == role).collect();
-        let working = of_role.iter().position(|slot| works(&slot)).unwrap_or(0);
+        let working = of_role.iter().position(|slot| works(slot)).unwrap_or(0);
         let slot = of_role.get_mut(working).context("a role has a process")?;
         slot.suspended = Some((SystemTime::now(), Instant::now() + time));
         slot.service.signal(Signal::STOP)?;
