@@ -75,8 +75,14 @@ impl Outcome {
             let was_in_flight = |hit: &Hit| before <= hit.to && asked.arrived >= hit.from;
             if evidence.done.time(&sample).is_some_and(|stored| stored < asked.arrived) {
                 self.regenerated += 1;
-                self.differences
-                    .push(format!("{sample:?} was asked again after its completion was stored"));
+                let seconds = |time: SystemTime| time.duration_since(before).unwrap_or_default().as_secs_f64();
+                let stored = evidence.done.time(&sample).map(seconds);
+                let hits: Vec<String> = hits.iter().map(|hit| told(hit, before)).collect();
+                self.differences.push(format!(
+                    "{sample:?} was asked again {:.3} s after it had been asked, stored after {stored:.3?} s; {}",
+                    seconds(asked.arrived),
+                    hits.join(", ")
+                ));
             } else if hits.iter().any(was_in_flight) {
                 self.asked_again += 1;
                 self.tokens_again += asked.ended.and_then(|end| end.answered).unwrap_or_default();
@@ -94,4 +100,18 @@ impl Outcome {
                 .extend(seconds.map(|time| time.as_secs_f64()));
         }
     }
+}
+
+/// A disturbance, in seconds from a moment.
+fn told(hit: &Hit, from: SystemTime) -> String {
+    let seconds = |time: SystemTime| match time.duration_since(from) {
+        Ok(later) => later.as_secs_f64(),
+        Err(earlier) => -earlier.duration().as_secs_f64(),
+    };
+    format!(
+        "{} from {:.3} s to {:.3} s",
+        hit.what,
+        seconds(hit.from),
+        seconds(hit.to)
+    )
 }

@@ -1,12 +1,14 @@
 //! The processes of one run: started, disturbed, replaced.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tidemill_service::fault::{Point, VARIABLE};
+use tidemill_testkit::process::Launch;
 use tidemill_testkit::{Broker, FakeEngine, Service};
 
 use super::evidence;
@@ -121,7 +123,7 @@ impl Pipeline {
         let is_armed = self.slots.iter().any(|slot| slot.role == role && slot.fault.is_some());
         let queue = self.faults.get_mut(&role).filter(|_| !is_armed);
         let fault = queue.and_then(VecDeque::pop_front);
-        let mut launch = Service::tidemill()?
+        let mut launch = logged(Service::tidemill()?, role)
             .args([
                 role.name(),
                 "--nats",
@@ -459,6 +461,18 @@ impl Pipeline {
         }
         told.join("\n")
     }
+}
+
+/// Names a folder that keeps the log of every process; none is kept unless it is set.
+const LOGS: &str = "TIDEMILL_CHAOS_LOGS";
+
+fn logged(launch: Launch, role: Role) -> Launch {
+    static STARTED: AtomicUsize = AtomicUsize::new(0);
+    let Some(folder) = std::env::var_os(LOGS) else {
+        return launch;
+    };
+    let number = STARTED.fetch_add(1, Ordering::SeqCst);
+    launch.log_to(std::path::Path::new(&folder).join(format!("{number:03}-{}.log", role.name())))
 }
 
 /// The process has said that it reached this point.
