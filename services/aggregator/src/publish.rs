@@ -139,6 +139,10 @@ impl Outlet {
     }
 
     async fn publish<M: Message>(&self, message: &M, ttl: Ttl, id: Option<String>) -> bool {
+        if !self.context.may_act() {
+            // Another aggregator may have said the last word since.
+            return false;
+        }
         let mut headers = HeaderMap::new();
         if let Some(id) = id {
             headers.insert(MESSAGE_ID, id);

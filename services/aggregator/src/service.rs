@@ -42,6 +42,7 @@ pub async fn run(context: Context) -> Result<(), Fatal> {
 
 /// Follows evaluations until the drain or the loss of the lease. What was folded is forgotten: the streams have it.
 async fn aggregate(context: &Context, held: &Held) {
+    let context = &context.under(held);
     let filter = "tm.evaluation.>".to_owned();
     let mut follow = Follow::open(context, declared::EVALUATION, filter, false, Start::LastPerSubject).await;
     let mut live = Live::new(context.clone(), |context, newest| {

@@ -4,8 +4,8 @@ use std::time::Duration;
 use async_nats::HeaderMap;
 use tidemill_config::Config;
 use tidemill_domain::{
-    Benchmark, BenchmarkName, Digest, Ending, EvaluationId, GraderSpec, Manifest, Settings, SuiteName, SuiteRef, Tier,
-    Timestamp,
+    BenchmarkName, Digest, Ending, EvaluationId, GraderSpec, ItemKey, Outcome, Settings, SuiteName, SuiteRef, Tier,
+    Timestamp, WholeBenchmark, WholeManifest,
 };
 use tidemill_service::{Follow, Published, Start, Ttl, connect, prepare};
 use tidemill_storage::{Address, Store};
@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::answer::tests::item;
+use crate::step::fault;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -42,7 +43,7 @@ impl Bench {
         let broker = Broker::start().unwrap();
         let folder = tempfile::tempdir().unwrap();
         let context = context(&broker, folder.path()).await;
-        let manifest = context.store.put_manifest(manifest(items)).await.unwrap();
+        let manifest = context.store.put_whole(manifest(items)).await.unwrap();
         Self {
             broker,
             context,
@@ -68,6 +69,7 @@ impl Bench {
             requests: 1,
             attempts: 1,
             cached: false,
+            generation: None,
             engine: String::new(),
             started: Timestamp(0),
             finished: now(),
@@ -175,7 +177,7 @@ async fn context(broker: &Broker, folder: &Path) -> Context {
     Context::new("grader", connection, store, Arc::new(config))
 }
 
-fn manifest(items: usize) -> Manifest {
+fn manifest(items: usize) -> WholeManifest {
     let settings = Settings {
         max_tokens: 10,
         temperature: 0.0,
@@ -184,14 +186,14 @@ fn manifest(items: usize) -> Manifest {
         seed: 0,
         samples: 1,
     };
-    Manifest {
+    WholeManifest {
         suite: SuiteRef {
             name: SuiteName::try_new("suite").unwrap(),
             version: "1".to_owned(),
             tier: Tier::InTraining,
         },
         max_failure_rate: 0.0,
-        benchmarks: vec![Benchmark {
+        benchmarks: vec![WholeBenchmark {
             name: BenchmarkName::try_new("benchmark").unwrap(),
             settings,
             grader: GraderSpec::Numeric {

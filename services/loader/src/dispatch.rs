@@ -8,15 +8,15 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidemill_domain::{Benchmark, Digest, EvaluationId, ItemKey, Manifest, Release};
+use tidemill_domain::{Benchmark, Digest, EvaluationId, ItemKey, Manifest, Release, Reuse};
 use tokio::time::Instant;
 
 /// An item that is out for so long without a completion is released again; READY refuses that while it is still there.
-pub(crate) const RELEASE_AGAIN_AFTER: Duration = Duration::from_secs(30);
+pub const RELEASE_AGAIN_AFTER: Duration = Duration::from_secs(30);
 
 /// The dispatcher of one server group.
 #[derive(Debug, Default)]
-pub(crate) struct Dispatcher {
+pub struct Dispatcher {
     slots: usize,
     evaluations: Vec<Evaluation>,
 }
@@ -40,19 +40,12 @@ struct Evaluation {
 
 impl Dispatcher {
     /// Sets how many requests the group's replicas take at once; 0 while none is ready.
-    pub(crate) const fn set_slots(&mut self, slots: usize) {
+    pub const fn set_slots(&mut self, slots: usize) {
         self.slots = slots;
     }
 
     /// Adds an evaluation with the completions that it has. With `again`, items may have been released before.
-    pub(crate) fn add(
-        &mut self,
-        id: EvaluationId,
-        digest: Digest,
-        manifest: Arc<Manifest>,
-        done: &[ItemKey],
-        again: bool,
-    ) {
+    pub fn add(&mut self, id: EvaluationId, digest: Digest, manifest: Arc<Manifest>, done: &[ItemKey], again: bool) {
         let mut evaluation = Evaluation::new(id, digest, manifest, again);
         for key in done {
             evaluation.complete(key);
@@ -63,12 +56,12 @@ impl Dispatcher {
     }
 
     /// Forgets an evaluation: nothing more of it is released.
-    pub(crate) fn remove(&mut self, id: &EvaluationId) {
+    pub fn remove(&mut self, id: &EvaluationId) {
         self.evaluations.retain(|evaluation| evaluation.id != *id);
     }
 
     /// Notes a completion; any order, any number of times.
-    pub(crate) fn complete(&mut self, key: &ItemKey) {
+    pub fn complete(&mut self, key: &ItemKey) {
         if let Some(evaluation) = self
             .evaluations
             .iter_mut()
@@ -79,7 +72,8 @@ impl Dispatcher {
     }
 
     /// What is to be released now: earlier evaluations first, within one the longest expected answers first.
-    pub(crate) fn release(&mut self, now: Instant) -> Vec<Release> {
+    #[must_use]
+    pub fn release(&mut self, now: Instant) -> Vec<Release> {
         let out: usize = self.evaluations.iter().map(|evaluation| evaluation.out.len()).sum();
         let mut room = (2 * self.slots).saturating_sub(out);
         let mut releases = Vec::new();
@@ -100,7 +94,8 @@ impl Dispatcher {
     }
 
     /// Items that have been out for long: the broker refuses those that it still has, and takes those that it lost.
-    pub(crate) fn overdue(&mut self, now: Instant) -> Vec<Release> {
+    #[must_use]
+    pub fn overdue(&mut self, now: Instant) -> Vec<Release> {
         let mut releases = Vec::new();
         for evaluation in &mut self.evaluations {
             let late = |since: &Instant| now.duration_since(*since) >= RELEASE_AGAIN_AFTER;
@@ -119,7 +114,8 @@ impl Dispatcher {
     }
 
     /// Samples without a completion, over all evaluations.
-    pub(crate) fn left(&self) -> u64 {
+    #[must_use]
+    pub fn left(&self) -> u64 {
         self.evaluations
             .iter()
             .map(|evaluation| evaluation.done.len() as u64 - evaluation.done_count)
@@ -163,7 +159,7 @@ impl Evaluation {
     }
 
     fn ordinal(&self, key: &ItemKey) -> Option<u32> {
-        let (benchmark, _) = self.manifest.find(key)?;
+        let benchmark = self.manifest.benchmark_of(key)?;
         let within = u64::from(key.item) * u64::from(benchmark.settings.samples) + u64::from(key.sample);
         u32::try_from(self.offsets[key.benchmark as usize] + within).ok()
     }
@@ -192,6 +188,7 @@ impl Evaluation {
             key,
             manifest: self.digest.clone(),
             again,
+            reuse: Reuse::Never,
         }
     }
 }
@@ -209,17 +206,9 @@ const fn expected_tokens(benchmark: &Benchmark) -> u32 {
 pub(crate) mod tests {
     use super::*;
     use std::collections::HashSet;
-    use tidemill_domain::{BenchmarkName, GraderSpec, Item, Normalise, Prompt, Settings, SuiteName, SuiteRef, Tier};
+    use tidemill_domain::{BenchmarkName, GraderSpec, Normalise, Settings, SuiteName, SuiteRef, Tier};
 
-    fn benchmark(name: &str, items: usize, samples: u32, max_tokens: u32) -> Benchmark {
-        let item = |index: usize| Item {
-            id: index.to_string(),
-            prompt: Prompt::Text(String::new()),
-            targets: vec![String::new()],
-            choices: Vec::new(),
-            correct_choice: None,
-            cluster: None,
-        };
+    fn benchmark(name: &str, items: u32, samples: u32, max_tokens: u32) -> Benchmark {
         let grader = if max_tokens == 0 {
             GraderSpec::Likelihood {
                 normalise: Normalise::None,
@@ -242,7 +231,10 @@ pub(crate) mod tests {
             name: BenchmarkName::try_new(name).unwrap(),
             settings,
             grader,
-            items: (0..items).map(item).collect(),
+            items,
+            // Which items these are does not matter to the rule, and no service ever reads them for it.
+            blocks: Vec::new(),
+            clusters: None,
         }
     }
 
@@ -252,7 +244,7 @@ pub(crate) mod tests {
     }
 
     /// Benchmarks by name, items, samples and cap; without a cap by likelihood.
-    pub(crate) fn manifest_of(benchmarks: &[(&str, usize, u32, u32)]) -> Manifest {
+    pub(crate) fn manifest_of(benchmarks: &[(&str, u32, u32, u32)]) -> Manifest {
         let suite = SuiteRef {
             name: SuiteName::try_new("s").unwrap(),
             version: "1".to_owned(),

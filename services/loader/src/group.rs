@@ -39,8 +39,9 @@ const SERVED_WELL: Duration = Duration::from_secs(60);
 /// Runs a group while it has evaluations. Several loaders may be here for one group: the one with the lease goes on.
 /// Where the lease is lost, the group begins anew, as it would in another loader.
 pub(crate) async fn run(context: Context, group: GroupId, inbox: Arc<Inbox>, room: Arc<Semaphore>) {
-    let mut runner = Runner::new(context, group, inbox, room);
+    let mut runner = Runner::new(context.clone(), group, inbox, room);
     while let Some(turn) = runner.wait_for_turn().await {
+        runner.context = context.under(turn.lease());
         fault::point(Point::LoaderLeaseTaken);
         runner.run(turn.lost()).await;
         if !turn.lost().is_cancelled() {
@@ -236,6 +237,10 @@ impl Runner {
                 return Ended::Idle;
             }
             self.announce(EvaluationState::Serving).await;
+            if !self.context.may_act() {
+                lost.cancelled().await;
+                return Ended::Stopped;
+            }
             let releases = self.dispatcher.release(Instant::now());
             if !releases.is_empty() {
                 released::publish(&self.context, &self.group, releases).await;

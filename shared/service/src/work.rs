@@ -16,7 +16,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::fault::{self, Point};
-use crate::settle::{self, Failure, Handled, Settled};
+use crate::settle::{self, Action, Failure, Handled, Settled};
 use crate::take::{Pulled, Take};
 use crate::{Context, backoff::Backoff};
 
@@ -208,7 +208,7 @@ impl Worker<'_> {
             delivered,
             settled,
         };
-        if handled.is_given_up() {
+        if handled.action() == Action::Bury {
             // Publishing the dead letter may wait for the broker, which the loop must not.
             let context = self.context.clone();
             tokio::spawn(async move { settle::settle(&context, handled, &acker).await });
