@@ -302,13 +302,8 @@ impl Pipeline {
     pub(super) fn disturb(&mut self, action: Action) -> Result<()> {
         let from = SystemTime::now();
         match action {
-            Action::Kill(role) => {
-                let kills = self.kill(|slot| slot.role == role)?;
-                for _ in 0..kills {
-                    self.spawn(role)?;
-                }
-                self.note(format!("killed the {}", role.name()), from, kills);
-            }
+            Action::Kill(role) => self.replace(role, usize::MAX)?,
+            Action::KillOne(role) => self.replace(role, 1)?,
             Action::Suspend(role, time) => return self.suspend(role, time),
             Action::Engine => self.kill_engine(from)?,
             Action::Broker(away) => {
@@ -330,6 +325,19 @@ impl Pipeline {
                 self.note("killed everything".to_owned(), from, kills);
             }
         }
+        Ok(())
+    }
+
+    /// Kills the first processes of a role, at most so many, and starts others.
+    fn replace(&mut self, role: Role, most: usize) -> Result<()> {
+        let from = SystemTime::now();
+        let of_role = self.slots.iter().filter(|slot| slot.role == role);
+        let meant: Vec<u32> = of_role.take(most).map(|slot| slot.service.id()).collect();
+        let kills = self.kill(|slot| meant.contains(&slot.service.id()))?;
+        for _ in 0..kills {
+            self.spawn(role)?;
+        }
+        self.note(format!("killed {kills} {}", role.name()), from, kills);
         Ok(())
     }
 
