@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::broker::{SyncInterval, replicas};
 use crate::{duration, size};
 
 /// The whole configuration: one file serves every service.
@@ -25,6 +26,8 @@ pub struct Config {
     pub grader: Grader,
     /// The aggregator.
     pub aggregator: Aggregator,
+    /// What happens to evaluations that ended.
+    pub archive: Archive,
     /// The generation cache.
     pub cache: Cache,
 }
@@ -38,6 +41,10 @@ pub struct Service {
     /// How long a service may finish what is in flight after a signal. Default `20s`.
     #[serde(with = "duration")]
     pub shutdown_grace: Duration,
+    /// How long a message that only a newer version understands is left to newer processes, before it is kept in the DEAD
+    /// stream for `tidemill dead retry`. Default `2m`.
+    #[serde(with = "duration")]
+    pub newer_patience: Duration,
     /// Log lines as JSON instead of text. Default false.
     pub log_json: bool,
     /// Which log lines, in the syntax of `RUST_LOG`. Default `info`.
@@ -49,6 +56,7 @@ impl Default for Service {
         Self {
             admin: "127.0.0.1:0".to_owned(),
             shutdown_grace: Duration::from_secs(20),
+            newer_patience: Duration::from_secs(120),
             log_json: false,
             log: "info".to_owned(),
         }
@@ -63,8 +71,12 @@ pub struct Broker {
     pub url: String,
     /// A NATS credentials file. Default none.
     pub credentials: Option<PathBuf>,
-    /// Copies of each stream, 1, 3 or 5. Needs as many brokers. Default 1.
+    /// Copies of each stream and bucket, 1, 3 or 5. Needs as many servers in one cluster. Default 1.
+    #[serde(deserialize_with = "replicas")]
     pub replicas: usize,
+    /// How often the command's own broker makes the disk keep what it has acknowledged, or `always`: before each
+    /// acknowledgement. Other brokers have their own configuration. Default `120s`.
+    pub sync_interval: SyncInterval,
     /// How long to try to reach the broker at start. Default `10s`.
     #[serde(with = "duration")]
     pub connect_timeout: Duration,
@@ -76,6 +88,7 @@ impl Default for Broker {
             url: String::new(),
             credentials: None,
             replicas: 1,
+            sync_interval: SyncInterval::Every(Duration::from_secs(120)),
             connect_timeout: Duration::from_secs(10),
         }
     }
@@ -188,6 +201,30 @@ impl Default for Aggregator {
     fn default() -> Self {
         Self {
             publish_interval: Duration::from_secs(1),
+        }
+    }
+}
+
+/// What happens to evaluations that ended: their items go to the object store, then leave the broker.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Archive {
+    /// Archive at all. Without it completions and grades stay in the broker for good. Default true.
+    pub enabled: bool,
+    /// How long after its end an evaluation is archived. Default `30s`.
+    #[serde(with = "duration")]
+    pub after: Duration,
+    /// How long completions and grades stay in the broker once they are archived. Default `1h`.
+    #[serde(with = "duration")]
+    pub keep: Duration,
+}
+
+impl Default for Archive {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            after: Duration::from_secs(30),
+            keep: Duration::from_secs(3_600),
         }
     }
 }
