@@ -15,7 +15,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test ci bench chaos lint fmt fmt-check clippy docs deny spelling schemas generated broker bins \
+.PHONY: help build demo test ci bench chaos simulate lint fmt fmt-check clippy docs deny spelling schemas generated broker bins \
 	rust-test python-test ops-test clean
 
 help: ## List the targets
@@ -44,6 +44,9 @@ bench: build ## Measure what Tidemill itself costs, against an engine that answe
 
 chaos: broker bins ## Kill, suspend and cut off real processes, and compare: SEED=, RUNS=, CHAOS_FLAGS=
 	$(TARGET)/debug/tidemill-chaos --seed $(or $(SEED),1) --runs $(or $(RUNS),1) $(CHAOS_FLAGS)
+
+simulate: ## Run the simulation with SEEDS= seeds, from FROM= on; SIM_SEED=7 make simulate replays one with its trace
+	SIM_SEEDS=$(or $(SEEDS),10000) SIM_FROM=$(or $(FROM),0) $(CARGO) test --locked --package tidemill-simulation simulation -- --exact --nocapture
 
 lint: fmt-check clippy docs spelling deny ## Formatting, clippy, docs, spelling, dependencies: warnings are errors
 

@@ -85,6 +85,20 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("trainer", &[]),
+    // Drives the rules of every service; nothing depends on it.
+    (
+        "simulation",
+        &[
+            "domain",
+            "streams",
+            "storage",
+            "service",
+            "loader",
+            "generator",
+            "grader",
+            "aggregator",
+        ],
+    ),
     // Seeds of samples and the names of fault points, to judge what a disturbed run asked.
     ("tests", &["testkit", "domain", "codec", "service"]),
 ];

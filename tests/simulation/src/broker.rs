@@ -15,7 +15,7 @@ use crate::chance::Chance;
 use crate::plan::Time;
 
 /// The durable consumers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Durable {
     /// The generators', on READY.
     Generator,

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use tidemill_domain::{Completion, ItemKey};
+use tidemill_domain::{Class, Completion, ItemKey};
 use tidemill_generator::step::LOOK_IS_GOOD_FOR;
+use tidemill_service::settle::{self, Failure, MOST_FAILURES};
 use tokio::time::Instant;
 
 use crate::breakage::Breakage;
-use crate::broker::{Answer, Broker, Delivery, Op, Violation};
+use crate::broker::{Answer, Broker, Delivery, Durable, Op, Violation};
 use crate::chance::Chance;
 use crate::plan::{Fault, Plan, Role, Time};
 use crate::suite::Declared;
@@ -94,6 +95,8 @@ pub(crate) struct Shared {
     order: u64,
     requests: u64,
     asked: HashMap<ItemKey, Vec<Asked>>,
+    /// How often the handling of a message failed.
+    failures: HashMap<(Durable, u64), u32>,
     broker_away_until: Time,
     engine_away_until: Time,
     leases_expired: bool,
@@ -204,11 +207,30 @@ impl Reach<'_> {
         request
     }
 
-    /// A handler panics now.
-    pub(crate) fn panics(&mut self) -> bool {
-        let panics = self.world.is_rough() && self.world.chance.happens(self.world.plan.net.panics);
+    /// A handler panics now; never so often that its message is given up, which would change the result.
+    pub(crate) fn panics(&mut self, durable: Durable, sequence: u64) -> bool {
+        let before = self.world.failures.get(&(durable, sequence)).copied().unwrap_or(0);
+        let panics = self.world.is_rough()
+            && before + 1 < MOST_FAILURES
+            && self.world.chance.happens(self.world.plan.net.panics);
         self.world.summary.panics += u64::from(panics);
         panics
+    }
+
+    /// Counts a failure of a message, and says what it does to it: the real rule.
+    pub(crate) fn decide(
+        &mut self,
+        failure: &Failure,
+        durable: Durable,
+        sequence: u64,
+        delivered: i64,
+    ) -> settle::Action {
+        let failures = self.world.failures.entry((durable, sequence)).or_insert(0);
+        *failures += u32::from(failure.class != Class::Cancelled);
+        match (settle::decide(failure.class, *failures, delivered), failure.pause) {
+            (settle::Action::Nak(Some(_)), Some(pause)) => settle::Action::Nak(Some(pause)),
+            (action, _) => action,
+        }
     }
 
     /// The object store fails now.
@@ -307,6 +329,7 @@ impl World {
             order: 0,
             requests: 0,
             asked: HashMap::new(),
+            failures: HashMap::new(),
             broker_away_until: Duration::ZERO,
             engine_away_until: Duration::ZERO,
             leases_expired: false,

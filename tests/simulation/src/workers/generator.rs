@@ -188,10 +188,10 @@ impl Generator {
         let Some(task) = self.looks.remove(&request) else {
             return;
         };
-        let Some(looked) = self.tasks.get(&task).map(|task| task.looked) else {
+        let Some((looked, sequence)) = self.tasks.get(&task).map(|task| (task.looked, task.sequence)) else {
             return;
         };
-        if reach.panics() {
+        if reach.panics(Durable::Generator, sequence) {
             let failure = Failure::of(Class::Bug, &std::fmt::Error);
             return self.settle(task, &Err(failure), reach);
         }
@@ -263,7 +263,7 @@ impl Generator {
         let action = match settled {
             Ok(()) => settle::Action::Ack,
             Err(_) if reach.is_broken(Breakage::AckFailure) => settle::Action::Ack,
-            Err(failure) => settle::decide(failure, delivered),
+            Err(failure) => reach.decide(failure, Durable::Generator, sequence, delivered),
         };
         if let Some(key) = carry_out(action, Durable::Generator, sequence, release.key, reach) {
             self.publishing.publish(reach, Op::Bury(key), Then::Terminate(sequence));
@@ -309,7 +309,7 @@ pub(super) fn carry_out(
         settle::Action::Ack => drop(reach.send(Op::Ack(durable, sequence))),
         settle::Action::Nak(pause) => drop(reach.send(Op::Nak(durable, sequence, pause.unwrap_or_default()))),
         settle::Action::Leave => {}
-        settle::Action::Bury => return Some(key),
+        settle::Action::Bury | settle::Action::Hold => return Some(key),
     }
     None
 }

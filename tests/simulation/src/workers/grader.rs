@@ -80,7 +80,7 @@ impl Grader {
         if reach.is_broken(Breakage::AckBeforeGrade) {
             reach.send(Op::Ack(Durable::Grader, delivery.sequence));
         }
-        if reach.panics() {
+        if reach.panics(Durable::Grader, delivery.sequence) {
             let failure = Failure::of(Class::Bug, &std::fmt::Error);
             return self.settle(task, &Err(failure), reach);
         }
@@ -105,10 +105,10 @@ impl Grader {
 
     /// Does what the step says.
     fn go_on(&mut self, task: u64, event: Event, reach: &mut Reach<'_>) {
-        let Some((_, delivered, key)) = self.tasks.get(&task).cloned() else {
+        let Some((_, _, key)) = self.tasks.get(&task).cloned() else {
             return;
         };
-        match next(event, Some(&key), delivered) {
+        match next(event, Some(&key)) {
             Action::Find(completion) => {
                 let found = if reach.store_fails() {
                     Err(missing(&key))
@@ -135,7 +135,7 @@ impl Grader {
         };
         let action = match settled {
             Ok(()) => settle::Action::Ack,
-            Err(failure) => settle::decide(failure, delivered),
+            Err(failure) => reach.decide(failure, Durable::Grader, sequence, delivered),
         };
         if let Some(key) = carry_out(action, Durable::Grader, sequence, key, reach) {
             self.publishing.publish(reach, Op::Bury(key), Then::Terminate(sequence));
