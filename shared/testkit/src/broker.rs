@@ -13,6 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::port;
+use crate::small_disk::SmallDisk;
 use crate::watchdog::Watchdog;
 
 /// Names the program to start, before any other place is searched.
@@ -33,6 +34,8 @@ pub struct Broker {
     folder: TempDir,
     port: u16,
     running: Option<Running>,
+    // Last, so that the server ends before its disk.
+    disk: Option<SmallDisk>,
 }
 
 #[derive(Debug)]
@@ -58,6 +61,18 @@ impl Broker {
     /// # Errors
     /// As [`start`](Self::start); a setting the server refuses is shown in the error.
     pub fn start_with(settings: &str) -> Result<Self> {
+        Self::launch(None, settings)
+    }
+
+    /// Starts a server with its store on a small disk, which [`disk`](Self::disk) gives access to; it stays over restarts.
+    ///
+    /// # Errors
+    /// As [`start_with`](Self::start_with).
+    pub fn start_on(disk: SmallDisk, settings: &str) -> Result<Self> {
+        Self::launch(Some(disk), settings)
+    }
+
+    fn launch(disk: Option<SmallDisk>, settings: &str) -> Result<Self> {
         let program = find_program()?;
         let folder = TempDir::with_prefix("tidemill-broker-").context("failed to make a folder for the broker")?;
         let port = port::listen()?.local_addr()?.port();
@@ -66,6 +81,7 @@ impl Broker {
             folder,
             port,
             running: None,
+            disk,
         };
         broker.write_configuration(settings)?;
         broker.restart()?;
@@ -88,6 +104,12 @@ impl Broker {
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         self.running.as_ref().map(|running| running.child.id())
+    }
+
+    /// The small disk that holds the store, where the server was started on one.
+    #[must_use]
+    pub fn disk(&self) -> Option<&SmallDisk> {
+        self.disk.as_ref()
     }
 
     /// What the server has logged since it was first started.
@@ -137,7 +159,11 @@ impl Broker {
     pub fn restart(&mut self) -> Result<()> {
         self.kill()?;
         let log = fs::OpenOptions::new().create(true).append(true).open(self.log_path())?;
-        let child = Command::new(&self.program)
+        let mut command = match &self.disk {
+            Some(disk) => disk.command(&self.program),
+            None => Command::new(&self.program),
+        };
+        let child = command
             .arg("--config")
             .arg(self.configuration_path())
             .stdin(Stdio::null())
@@ -172,7 +198,8 @@ impl Broker {
     }
 
     fn write_configuration(&self, settings: &str) -> Result<()> {
-        let store = self.folder.path().join("store");
+        let folder = self.disk.as_ref().map_or(self.folder.path(), SmallDisk::path);
+        let store = folder.join("store");
         let text = format!(
             "host: 127.0.0.1\nport: {}\njetstream {{ store_dir: {:?} }}\n{settings}\n",
             self.port,
