@@ -6,7 +6,7 @@ use async_nats::jetstream::stream::DirectGetErrorKind;
 use tidemill_domain::{Benchmark, Class, Completion, Ending, Item, ItemKey, Prompt, Release};
 use tidemill_inference::{Answer, Engine, Request, Scoring};
 use tidemill_service::settle::Failure;
-use tidemill_service::{Context, Delivery, Settled, Ttl, now, span};
+use tidemill_service::{Context, Delivery, Settled, Ttl, check_in, now, span};
 use tidemill_streams::{Message as _, declared, subject};
 use tidemill_telemetry::Metric;
 use tokio::sync::Semaphore;
@@ -115,10 +115,7 @@ impl<E: Engine> Worker<E> {
 
     async fn record(&self, completion: &Completion, delivery: &Delivery) -> Settled {
         let trace = delivery.trace.map(|trace| trace.child("generate"));
-        let store = &self.context.store;
-        let payload = store
-            .check_in::<Completion>(&completion.key.evaluation, completion.payload()?)
-            .await?;
+        let payload = check_in::<Completion>(&self.context, &completion.key.evaluation, completion.payload()?).await?;
         let publisher = &self.context.publisher;
         publisher
             .publish_bytes::<Completion>(
