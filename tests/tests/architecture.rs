@@ -78,7 +78,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("trainer", &[]),
-    ("tests", &["testkit"]),
+    ("tests", &["service", "testkit"]),
 ];
 
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {

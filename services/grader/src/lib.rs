@@ -20,6 +20,7 @@ mod regex;
 mod service;
 mod suite;
 
+pub use backlog::{Backlog, backlog};
 pub use error::Error;
 pub use grade::{Grader, grade};
 pub use service::run;

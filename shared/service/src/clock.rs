@@ -7,7 +7,7 @@ use tidemill_domain::Timestamp;
 /// Names the file that moves this process's clock, where the crate is built for tests with `fault-points`: it holds a
 /// number of seconds, negative for the past, and is read each time the clock is.
 #[cfg(feature = "fault-points")]
-pub const OFFSET_VARIABLE: &str = "TIDEMILL_CLOCK_OFFSET_FILE";
+const OFFSET_VARIABLE: &str = "TIDEMILL_CLOCK_OFFSET_FILE";
 
 /// The time now. It may jump either way, as wall clocks do: it is written down and shown, and nothing waits for it.
 #[must_use]

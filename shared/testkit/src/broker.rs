@@ -152,6 +152,15 @@ impl Broker {
         Ok(())
     }
 
+    /// Starts the server again with other settings, on the same port and store.
+    ///
+    /// # Errors
+    /// As [`start_with`](Self::start_with).
+    pub fn restart_with(&mut self, settings: &str) -> Result<()> {
+        self.write_configuration(settings)?;
+        self.restart()
+    }
+
     /// Starts the server again on the same port and store, killing it first if it runs.
     ///
     /// # Errors
