@@ -18,6 +18,9 @@ pub const ROLES: [&str; 4] = ["loader", "generator", "grader", "aggregator"];
 const PATIENCE: Duration = Duration::from_secs(150);
 const POLL: Duration = Duration::from_millis(20);
 
+/// A server promises its streams no more than its disk has, unless it is told that it has more.
+const STORE_BEYOND_DISK: &str = "jetstream { max_file_store: 32GB }";
+
 /// How a pipeline is set up.
 #[derive(Debug, Default)]
 pub struct Setup {
@@ -63,7 +66,7 @@ impl Pipeline {
     /// When a part does not start.
     pub fn start(mut setup: Setup) -> Result<Self> {
         let broker = match setup.broker_disk.take() {
-            Some(disk) => Broker::start_on(disk, "")?,
+            Some(disk) => Broker::start_on(disk, STORE_BEYOND_DISK)?,
             None => Broker::start()?,
         };
         let (latency, reasoning) = (setup.latency, "r".repeat(setup.reasoning_bytes));
@@ -159,7 +162,9 @@ impl Pipeline {
     /// When the announcement is refused.
     pub fn announce_step(&self, step: u64, suites: &[&str]) -> Result<()> {
         let (nats, url, step) = (self.broker.url(), self.engine.url(), step.to_string());
+        let (data, store) = (self.bench.text("reader"), self.store());
         let mut arguments = vec!["announce", "--run", "r", "--step", &step, "--nats", &nats];
+        arguments.extend(["--data-dir", &data, "--store", &store]);
         arguments.extend(suites.iter().flat_map(|suite| ["--suite", suite]));
         arguments.extend(["--endpoint", &url, "--model", self.engine.model()]);
         let ran = tidemill(&arguments)?;
