@@ -1,6 +1,6 @@
 //! Subjects: built and read here alone.
 
-use tidemill_domain::{EvaluationId, EvaluationState, GroupId, ItemKey, RunId, SuiteName, TeamId};
+use tidemill_domain::{EvaluationId, EvaluationState, GenerationKey, GroupId, ItemKey, RunId, SuiteName, TeamId};
 
 /// Where processes are asked about themselves; no stream keeps it.
 pub const STATUS: &str = "tm.status";
@@ -127,11 +127,36 @@ pub fn result(team: &TeamId, run: &RunId, suite: &SuiteName, benchmark: &str) ->
     )
 }
 
+/// `tm.cache.<group>.<generation>`
+#[must_use]
+pub fn cache(group: &GroupId, key: &GenerationKey) -> String {
+    format!("tm.cache.{group}.{key}")
+}
+
+/// All generations of one group's weights.
+#[must_use]
+pub fn cache_of_group(group: &GroupId) -> String {
+    format!("tm.cache.{group}.*")
+}
+
+/// The group and the generation in a CACHE subject; `None` for any other subject.
+#[must_use]
+pub fn generation_of(subject: &str) -> Option<(GroupId, GenerationKey)> {
+    let (group, key) = subject.strip_prefix("tm.cache.")?.split_once('.')?;
+    Some((group.parse().ok()?, key.parse().ok()?))
+}
+
 /// `tm.dead.<stage>`
 #[must_use]
 pub fn dead(stage: &str) -> String {
     format!("tm.dead.{}", token(stage))
 }
+
+/// The subjects of all dead letters.
+pub const DEAD_LETTERS: &str = "tm.dead.*";
+
+/// The broker's advisories of messages that were delivered as often as is allowed.
+pub const MAX_DELIVERIES: &str = "$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.>";
 
 /// The key in a READY, DONE or GRADE subject; `None` for any other subject.
 #[must_use]
@@ -185,6 +210,10 @@ mod tests {
         for subject in [ready(&group, &key), done(&key), grade(&key)] {
             assert_eq!(key_of(&subject), Some(key.clone()));
         }
+        let generation = "00112233445566778899aabbccddeeff".parse().unwrap();
+        let subject = cache(&group, &generation);
+        assert_eq!(generation_of(&subject), Some((group, generation)));
+        assert_eq!((generation_of("tm.cache.zz.00"), key_of(&subject)), (None, None));
         assert_eq!(key_of("tm.done.zz.0.0.0"), None);
         assert_eq!(key_of(&format!("{}.9", done(&key))), None);
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use async_nats::jetstream::consumer::pull;
+use async_nats::jetstream::consumer::{DeliverPolicy, pull};
 use tidemill_domain::EvaluationId;
 use tidemill_service::Context;
 use tidemill_streams::{declared, subject};
@@ -16,7 +16,7 @@ const LOOKS: u32 = 2;
 
 /// What was seen while an evaluation drains.
 #[derive(Debug, Default)]
-pub(crate) struct Draining {
+pub struct Draining {
     since: Option<Instant>,
     /// The number of completions at the last look, and at how many looks in a row all of them were graded.
     seen: Option<(u64, u32)>,
@@ -44,7 +44,9 @@ impl Draining {
         }
     }
 
-    fn look(&mut self, completions: u64, graded: u64) -> bool {
+    /// Looks at how many completions there are and how many of them are graded. True when all are, at enough looks in a
+    /// row, and none came between.
+    pub fn look(&mut self, completions: u64, graded: u64) -> bool {
         let agreeing = match self.seen {
             _ if completions > graded => 0,
             Some((before, agreeing)) if before == completions => agreeing + 1,
@@ -55,10 +57,11 @@ impl Draining {
     }
 }
 
-/// How many completions an evaluation has: one message a key, because the first write wins.
+/// How many completions an evaluation has: one a key, also where an operator had one delivered again.
 async fn completions(context: &Context, evaluation: &EvaluationId) -> Result<u64, async_nats::Error> {
     let config = pull::Config {
         filter_subject: subject::done_of_evaluation(evaluation),
+        deliver_policy: DeliverPolicy::LastPerSubject,
         headers_only: true,
         inactive_threshold: Duration::from_secs(1),
         memory_storage: true,

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
-use tidemill_domain::{Class, EvaluationEvent, EvaluationState, Grade, Manifest, ResultState, Timeline};
+use tidemill_domain::{
+    Class, ClusterColumn, EvaluationEvent, EvaluationState, Grade, ItemKey, Manifest, ResultState, Timeline,
+};
 use tidemill_service::backoff::Backoff;
+use tidemill_service::fault::{self, Point};
 use tidemill_service::{Context, Follow, Followed, Start, now, span};
 use tidemill_streams::{declared, subject};
 use tidemill_telemetry::Metric;
@@ -31,15 +34,16 @@ pub(crate) struct Newest {
 pub(crate) async fn follow(context: Context, mut newest: watch::Receiver<Newest>) {
     let event = newest.borrow_and_update().event.clone();
     let outlet = Outlet::new(context.clone());
-    let Some(manifest) = manifest(&context, &event, &outlet, &newest).await else {
+    let Some((manifest, clusters)) = manifest(&context, &event, &outlet, &newest).await else {
         return;
     };
     let filter = subject::grade_of_evaluation(&event.evaluation);
     let grades = Follow::open(&context, declared::GRADE, filter, false, Start::Beginning).await;
     let mut evaluation = Evaluation {
         replayed: false,
+        newer: 0,
         changed: vec![false; manifest.benchmarks.len()],
-        fold: Fold::new(&manifest),
+        fold: Fold::new(&manifest, clusters),
         draining: Draining::default(),
         last_change: Instant::now(),
         context,
@@ -49,18 +53,18 @@ pub(crate) async fn follow(context: Context, mut newest: watch::Receiver<Newest>
     Box::pin(evaluation.run(grades, newest)).await;
 }
 
-/// The manifest, waited for while its store is away. An evaluation whose manifest is damaged cannot be folded: it ends.
+/// The manifest and its clusters, waited for while their store is away. An evaluation whose manifest is damaged cannot be folded: it ends.
 async fn manifest(
     context: &Context,
     event: &EvaluationEvent,
     outlet: &Outlet,
     newest: &watch::Receiver<Newest>,
-) -> Option<Arc<Manifest>> {
+) -> Option<(Arc<Manifest>, Vec<Option<ClusterColumn>>)> {
     let mut backoff = Backoff::standard();
     let mut tries = 0;
     loop {
-        let error = match context.store.manifest(&event.manifest).await {
-            Ok(manifest) => return Some(manifest),
+        let error = match read(context, event).await {
+            Ok(read) => return Some(read),
             Err(error) => error,
         };
         let latest = newest.borrow().clone();
@@ -78,6 +82,15 @@ async fn manifest(
     }
 }
 
+async fn read(
+    context: &Context,
+    event: &EvaluationEvent,
+) -> Result<(Arc<Manifest>, Vec<Option<ClusterColumn>>), tidemill_storage::Error> {
+    let manifest = context.store.manifest(&event.manifest).await?;
+    let clusters = context.store.clusters(&manifest).await?;
+    Ok((manifest, clusters))
+}
+
 struct Evaluation {
     context: Context,
     manifest: Arc<Manifest>,
@@ -89,6 +102,8 @@ struct Evaluation {
     replayed: bool,
     draining: Draining,
     last_change: Instant,
+    /// Grades that only a newer version reads.
+    newer: u64,
 }
 
 impl Evaluation {
@@ -139,16 +154,32 @@ impl Evaluation {
             return;
         };
         span("aggregate", &key, message.trace().map(|trace| trace.child("aggregate")));
-        let is_new = match decode(message) {
-            Some(grade) => self.fold.apply(&grade),
-            None => self.fold.apply_unreadable(&key),
+        let is_new = match decode(message, &key) {
+            Decoded::Grade(grade) => self.fold.apply(&grade),
+            Decoded::Unreadable => self.fold.apply_unreadable(&key),
+            Decoded::Newer(reason) => {
+                self.note_newer(message, &reason);
+                false
+            }
         };
+        fault::point(Point::AggregatorFolded);
         if is_new {
             self.last_change = Instant::now();
             if let Some(changed) = self.changed.get_mut(key.benchmark as usize) {
                 *changed = true;
             }
         }
+    }
+
+    fn note_newer(&mut self, message: &Followed, reason: &str) {
+        if self.newer == 0 {
+            tracing::error!(
+                subject = message.subject,
+                reason,
+                "grades that only a newer aggregator reads: their samples stay open until one runs"
+            );
+        }
+        self.newer += 1;
     }
 
     /// Publishes what changed. True when the evaluation drains and nothing more will come.
@@ -234,6 +265,10 @@ impl Evaluation {
             Some(reason) => format!("{reason}; {missing}"),
             None => missing,
         };
+        let reason = match self.newer {
+            0 => reason,
+            newer => format!("{reason}; {newer} grades are of a newer version: upgrade the aggregator"),
+        };
         (ResultState::Invalid, Some(reason))
     }
 
@@ -250,13 +285,26 @@ impl Evaluation {
     }
 }
 
-/// A grade that does not decode is a fault of the grader: its sample must end somehow, and it is no score.
-fn decode(message: &Followed) -> Option<Grade> {
-    match tidemill_codec::decode(&message.payload) {
-        Ok(grade) => Some(grade),
+/// What a message of the GRADE stream is.
+enum Decoded {
+    Grade(Box<Grade>),
+    /// It will never be a grade of its key: a fault of the grader, since its sample must end somehow, and no score.
+    Unreadable,
+    /// A newer aggregator reads it. Until one does its sample is missing, and its evaluation stays open.
+    Newer(String),
+}
+
+fn decode(message: &Followed, key: &ItemKey) -> Decoded {
+    match tidemill_codec::decode::<Grade>(&message.payload) {
+        Ok(grade) if grade.key == *key => Decoded::Grade(Box::new(grade)),
+        Ok(grade) => {
+            tracing::error!(subject = message.subject, key = %grade.key, "a grade under another key's subject");
+            Decoded::Unreadable
+        }
+        Err(error @ tidemill_codec::Error::UnknownVersion { .. }) => Decoded::Newer(error.to_string()),
         Err(error) => {
             tracing::error!(subject = message.subject, %error, "a grade that cannot be read");
-            None
+            Decoded::Unreadable
         }
     }
 }

@@ -4,19 +4,19 @@
 //! state than those two. About twice as many items as there are slots are out at a time: one in each slot, and one just
 //! ahead of it, so that an engine never waits for the way here and back.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidemill_domain::{Benchmark, Digest, EvaluationId, ItemKey, Manifest, Release};
+use tidemill_domain::{Benchmark, Digest, EvaluationId, ItemKey, Manifest, Release, Reuse};
 use tokio::time::Instant;
 
 /// An item that is out for so long without a completion is released again; READY refuses that while it is still there.
-pub(crate) const RELEASE_AGAIN_AFTER: Duration = Duration::from_secs(30);
+pub const RELEASE_AGAIN_AFTER: Duration = Duration::from_secs(30);
 
 /// The dispatcher of one server group.
 #[derive(Debug, Default)]
-pub(crate) struct Dispatcher {
+pub struct Dispatcher {
     slots: usize,
     /// Releases that may still be made, where that is limited.
     allowance: Option<usize>,
@@ -36,13 +36,15 @@ struct Evaluation {
     waiting: VecDeque<u32>,
     /// Ordinals that are out, with the time of their release.
     out: BTreeMap<u32, Instant>,
+    /// Ordinals that are held in the DEAD stream.
+    held: BTreeSet<u32>,
     /// Another dispatcher may have released items before.
     again: bool,
 }
 
 impl Dispatcher {
     /// Sets how many requests the group's replicas take at once; 0 while none is ready.
-    pub(crate) const fn set_slots(&mut self, slots: usize) {
+    pub const fn set_slots(&mut self, slots: usize) {
         self.slots = slots;
     }
 
@@ -57,14 +59,7 @@ impl Dispatcher {
     }
 
     /// Adds an evaluation with the completions that it has. With `again`, items may have been released before.
-    pub(crate) fn add(
-        &mut self,
-        id: EvaluationId,
-        digest: Digest,
-        manifest: Arc<Manifest>,
-        done: &[ItemKey],
-        again: bool,
-    ) {
+    pub fn add(&mut self, id: EvaluationId, digest: Digest, manifest: Arc<Manifest>, done: &[ItemKey], again: bool) {
         let mut evaluation = Evaluation::new(id, digest, manifest, again);
         for key in done {
             evaluation.complete(key);
@@ -75,12 +70,12 @@ impl Dispatcher {
     }
 
     /// Forgets an evaluation: nothing more of it is released.
-    pub(crate) fn remove(&mut self, id: &EvaluationId) {
+    pub fn remove(&mut self, id: &EvaluationId) {
         self.evaluations.retain(|evaluation| evaluation.id != *id);
     }
 
     /// Notes a completion; any order, any number of times.
-    pub(crate) fn complete(&mut self, key: &ItemKey) {
+    pub fn complete(&mut self, key: &ItemKey) {
         if let Some(evaluation) = self
             .evaluations
             .iter_mut()
@@ -91,7 +86,8 @@ impl Dispatcher {
     }
 
     /// What is to be released now: earlier evaluations first, within one the longest expected answers first.
-    pub(crate) fn release(&mut self, now: Instant) -> Vec<Release> {
+    #[must_use]
+    pub fn release(&mut self, now: Instant) -> Vec<Release> {
         let allowance = self.allowance.unwrap_or(usize::MAX);
         let mut room = (2 * self.slots).saturating_sub(self.out()).min(allowance);
         let mut releases = Vec::new();
@@ -100,7 +96,7 @@ impl Dispatcher {
                 let Some(ordinal) = evaluation.waiting.pop_front() else {
                     break;
                 };
-                if evaluation.done[ordinal as usize] {
+                if evaluation.done[ordinal as usize] || evaluation.held.contains(&ordinal) {
                     continue;
                 }
                 evaluation.out.insert(ordinal, now);
@@ -113,7 +109,8 @@ impl Dispatcher {
     }
 
     /// Items that have been out for long: the broker refuses those that it still has, and takes those that it lost.
-    pub(crate) fn overdue(&mut self, now: Instant) -> Vec<Release> {
+    #[must_use]
+    pub fn overdue(&mut self, now: Instant) -> Vec<Release> {
         let mut releases = Vec::new();
         for evaluation in &mut self.evaluations {
             let late = |since: &Instant| now.duration_since(*since) >= RELEASE_AGAIN_AFTER;
@@ -131,8 +128,17 @@ impl Dispatcher {
         releases
     }
 
+    /// Takes in which items are held in the DEAD stream, all of them. They are not released, and take no other item's place
+    /// among those that are out. One that is held no longer, and has no completion, is overdue.
+    pub fn hold(&mut self, held: &HashSet<ItemKey>, now: Instant) {
+        for evaluation in &mut self.evaluations {
+            evaluation.hold(held, now);
+        }
+    }
+
     /// Samples without a completion, over all evaluations.
-    pub(crate) fn left(&self) -> u64 {
+    #[must_use]
+    pub fn left(&self) -> u64 {
         self.evaluations
             .iter()
             .map(|evaluation| evaluation.done.len() as u64 - evaluation.done_count)
@@ -158,6 +164,7 @@ impl Evaluation {
             done_count: 0,
             waiting: VecDeque::new(),
             out: BTreeMap::new(),
+            held: BTreeSet::new(),
             again,
         }
     }
@@ -176,7 +183,7 @@ impl Evaluation {
     }
 
     fn ordinal(&self, key: &ItemKey) -> Option<u32> {
-        let (benchmark, _) = self.manifest.find(key)?;
+        let benchmark = self.manifest.benchmark_of(key)?;
         let within = u64::from(key.item) * u64::from(benchmark.settings.samples) + u64::from(key.sample);
         u32::try_from(self.offsets[key.benchmark as usize] + within).ok()
     }
@@ -184,10 +191,26 @@ impl Evaluation {
     fn complete(&mut self, key: &ItemKey) {
         let Some(ordinal) = self.ordinal(key) else { return };
         self.out.remove(&ordinal);
+        self.held.remove(&ordinal);
         let done = &mut self.done[ordinal as usize];
         if !*done {
             *done = true;
             self.done_count += 1;
+        }
+    }
+
+    fn hold(&mut self, held: &HashSet<ItemKey>, now: Instant) {
+        let before = std::mem::take(&mut self.held);
+        for key in held.iter().filter(|key| key.evaluation == self.id) {
+            if let Some(ordinal) = self.ordinal(key).filter(|ordinal| !self.done[*ordinal as usize]) {
+                self.out.remove(&ordinal);
+                self.held.insert(ordinal);
+            }
+        }
+        // Its letter is gone: it was retried, and may wait in READY, which then refuses it; or it is nowhere.
+        for ordinal in before.difference(&self.held).copied() {
+            self.out
+                .insert(ordinal, now.checked_sub(RELEASE_AGAIN_AFTER).unwrap_or(now));
         }
     }
 
@@ -205,6 +228,7 @@ impl Evaluation {
             key,
             manifest: self.digest.clone(),
             again,
+            reuse: Reuse::Never,
         }
     }
 }
@@ -221,18 +245,9 @@ const fn expected_tokens(benchmark: &Benchmark) -> u32 {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use std::collections::HashSet;
-    use tidemill_domain::{BenchmarkName, GraderSpec, Item, Normalise, Prompt, Settings, SuiteName, SuiteRef, Tier};
+    use tidemill_domain::{BenchmarkName, GraderSpec, Normalise, Settings, SuiteName, SuiteRef, Tier};
 
-    fn benchmark(name: &str, items: usize, samples: u32, max_tokens: u32) -> Benchmark {
-        let item = |index: usize| Item {
-            id: index.to_string(),
-            prompt: Prompt::Text(String::new()),
-            targets: vec![String::new()],
-            choices: Vec::new(),
-            correct_choice: None,
-            cluster: None,
-        };
+    fn benchmark(name: &str, items: u32, samples: u32, max_tokens: u32) -> Benchmark {
         let grader = if max_tokens == 0 {
             GraderSpec::Likelihood {
                 normalise: Normalise::None,
@@ -255,7 +270,10 @@ pub(crate) mod tests {
             name: BenchmarkName::try_new(name).unwrap(),
             settings,
             grader,
-            items: (0..items).map(item).collect(),
+            items,
+            // Which items these are does not matter to the rule, and no service ever reads them for it.
+            blocks: Vec::new(),
+            clusters: None,
         }
     }
 
@@ -265,7 +283,7 @@ pub(crate) mod tests {
     }
 
     /// Benchmarks by name, items, samples and cap; without a cap by likelihood.
-    pub(crate) fn manifest_of(benchmarks: &[(&str, usize, u32, u32)]) -> Manifest {
+    pub(crate) fn manifest_of(benchmarks: &[(&str, u32, u32, u32)]) -> Manifest {
         let suite = SuiteRef {
             name: SuiteName::try_new("s").unwrap(),
             version: "1".to_owned(),
@@ -364,6 +382,46 @@ pub(crate) mod tests {
         assert_eq!(overdue.len(), 1);
         assert!(overdue[0].again && overdue[0].key == first[1].key);
         assert!(dispatcher.overdue(now + RELEASE_AGAIN_AFTER).is_empty());
+    }
+
+    #[test]
+    fn what_is_held_is_not_released_and_takes_no_place_until_its_letter_is_gone() {
+        let (mut dispatcher, now) = (dispatcher(&[]), Instant::now());
+        dispatcher.set_slots(1);
+        let first = dispatcher.release(now);
+        let never_released = manifest().keys(&id()).last().unwrap();
+        let held: HashSet<ItemKey> = [first[0].key.clone(), never_released.clone()].into();
+        let later = now + RELEASE_AGAIN_AFTER;
+        dispatcher.hold(&held, later);
+        let overdue: Vec<ItemKey> = dispatcher
+            .overdue(later)
+            .into_iter()
+            .map(|release| release.key)
+            .collect();
+        assert_eq!(overdue, [first[1].key.clone()]);
+        assert_eq!(dispatcher.release(later).len(), 1, "the held one's place is free");
+        dispatcher.set_slots(100);
+        let rest = dispatcher.release(later);
+        assert!(rest.iter().all(|release| !held.contains(&release.key)));
+        assert!(rest.len() > 5);
+        rest.iter().for_each(|release| dispatcher.complete(&release.key));
+
+        let last = later + RELEASE_AGAIN_AFTER;
+        dispatcher.hold(&[never_released].into(), last);
+        let overdue = dispatcher.overdue(last);
+        assert!(
+            overdue
+                .iter()
+                .any(|release| release.key == first[0].key && release.again)
+        );
+        dispatcher.complete(&first[0].key);
+        dispatcher.hold(&HashSet::new(), last);
+        assert!(
+            dispatcher
+                .overdue(last)
+                .iter()
+                .all(|release| release.key != first[0].key)
+        );
     }
 
     #[test]

@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use tidemill_domain::{EvaluationEvent, EvaluationId, EvaluationState, GroupId, ItemKey, Timestamp};
 use tidemill_service::backoff::Backoff;
-use tidemill_service::{Context, Waiting};
+use tidemill_service::fault::{self, Point};
+use tidemill_service::{Context, Waiting, dead};
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
@@ -43,11 +44,14 @@ const SERVED_WELL: Duration = Duration::from_secs(60);
 /// Runs a group while it has evaluations. Several loaders may be here for one group: the one with the lease goes on.
 /// Where the lease is lost, the group begins anew, as it would in another loader.
 pub(crate) async fn run(context: Context, group: GroupId, inbox: Arc<Inbox>, room: Arc<Semaphore>) {
-    let mut runner = Runner::new(context, group, inbox, room);
+    let mut runner = Runner::new(context.clone(), group, inbox, room);
     while let Some(turn) = runner.wait_for_turn().await {
+        runner.context = context.under(turn.lease());
+        fault::point(Point::LoaderLeaseTaken);
         runner.run(turn.lost()).await;
         if !turn.lost().is_cancelled() {
             runner.close().await;
+            fault::point(Point::LoaderConsumerDeleted);
             return;
         }
         tracing::warn!(group = %runner.group, "the group's lease was lost; waiting for it again");
@@ -63,6 +67,8 @@ struct Runner {
     /// The newest event of each evaluation that is not ended.
     live: Vec<EvaluationEvent>,
     dispatcher: Dispatcher,
+    /// Items that are held as dead letters.
+    held: dead::Held,
     /// Evaluations that the dispatcher has, with the guards of their followers.
     followed: HashMap<EvaluationId, DropGuard>,
     /// When this runner last published a state of an evaluation: its own older ones still come back to it.
@@ -112,6 +118,7 @@ impl Runner {
             room,
             live: Vec::new(),
             dispatcher: Dispatcher::default(),
+            held: dead::Held::default(),
             followed: HashMap::new(),
             spoken: HashMap::new(),
             coming,
@@ -143,6 +150,7 @@ impl Runner {
             };
             let failure = match started {
                 Ok(engines) => {
+                    fault::point(Point::LoaderEngineStarted);
                     let begun = Instant::now();
                     let ended = self.serve_with(engines, lost).await;
                     if begun.elapsed() >= SERVED_WELL {
@@ -207,6 +215,7 @@ impl Runner {
         self.dispatcher.set_slots(0);
         if !lost.is_cancelled() {
             self.withdraw().await;
+            fault::point(Point::LoaderRecordWithdrawn);
         }
         engines.stop().await;
         ended
@@ -242,6 +251,10 @@ impl Runner {
                 return Ended::Idle;
             }
             self.announce(EvaluationState::Serving).await;
+            if !self.context.may_act() {
+                lost.cancelled().await;
+                return Ended::Stopped;
+            }
             let releases = self.dispatcher.release(Instant::now());
             if !releases.is_empty() {
                 released::publish(&self.context, &self.group, releases).await;
@@ -283,9 +296,20 @@ impl Runner {
         }
     }
 
+    /// Tells the dispatcher what lies in the DEAD stream without an outcome, when that changed.
+    async fn look_for_held(&mut self, now: Instant) {
+        match self.held.look(&self.context).await {
+            Ok(true) => self.dispatcher.hold(self.held.items(), now),
+            Ok(false) => {}
+            Err(failure) => tracing::debug!(reason = failure.reason, "dead letters not read"),
+        }
+    }
+
     /// Releases again what has been out for long. Returns the reason when attached engines stayed away for too long.
     async fn look(&mut self, engines: &Engines, away: &mut Away) -> Option<String> {
-        let overdue = self.dispatcher.overdue(Instant::now());
+        let now = Instant::now();
+        self.look_for_held(now).await;
+        let overdue = self.dispatcher.overdue(now);
         released::publish(&self.context, &self.group, overdue).await;
         if !engines.are_attached() || self.dispatcher.left() == 0 {
             return None;

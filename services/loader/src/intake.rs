@@ -4,20 +4,21 @@ use std::path::Path;
 use std::time::Duration;
 
 use tidemill_domain::{
-    Class, Digest, EvaluationEvent, EvaluationId, EvaluationState, GroupId, RolledBack, Source, TeamId, Timeline,
+    Class, Digest, EvaluationEvent, EvaluationId, EvaluationState, GroupId, LANE, RolledBack, Source, TeamId, Timeline,
     Timestamp, Written,
 };
 use tidemill_service::backoff::Backoff;
-use tidemill_service::{Context, Delivery, Failure, Follow, Obstacle, Settled, Start, now};
-use tidemill_streams::{StateChange, declared, subject};
+use tidemill_service::fault::{self, Point};
+use tidemill_service::{Context, Delivery, Failure, Obstacle, Settled, now};
+use tidemill_streams::StateChange;
 use tokio::time::{Instant, sleep};
 
 use crate::board;
 use crate::checkpoint::{self, Incomplete, LocateError};
 use crate::suites::{self, Rendered, SuiteError};
 
-/// The lane of all evaluations so far: bulk requests, not bit-for-bit repeatable on every engine.
-const MODE: &str = "fast";
+/// What an evaluation without the generation cache adds to its identity, so that its draws are its own.
+const NO_CACHE: &str = "no-cache";
 
 /// How often an incomplete checkpoint is looked at again.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -73,6 +74,14 @@ pub enum IntakeError {
     /// The broker did not take an event.
     #[error(transparent)]
     Publish(#[from] tidemill_service::PublishError),
+    /// An archived evaluation could not be put back into the streams.
+    #[error("put archived evaluation {evaluation} back: {source}")]
+    Restore {
+        /// Which one.
+        evaluation: EvaluationId,
+        /// Why.
+        source: Box<tidemill_archive::Error>,
+    },
     /// The broker could not be asked.
     #[error("look up evaluation {evaluation}: {reason}")]
     Lookup {
@@ -90,7 +99,9 @@ impl IntakeError {
         match self {
             Self::Suite(SuiteError::Storage(error)) => error.class(),
             Self::Publish(error) => error.class(),
+            Self::Restore { source, .. } => source.class(),
             Self::Lookup { .. } => Class::Transient,
+            Self::Schema(_) => Class::Newer,
             _ => Class::Permanent,
         }
     }
@@ -117,18 +128,30 @@ pub(crate) async fn handle(context: Context, delivery: Delivery) -> Settled {
         return Ok(());
     }
     let event: Written = parse(&delivery.payload).map_err(failed)?;
-    if event.schema != 1 {
-        return Err(failed(IntakeError::Schema(event.schema)));
-    }
     let patience = context.config.loader.checkpoint_patience;
     tokio::select! {
         () = context.draining.cancelled() => Err(Failure::cancelled()),
+        () = delivery.stopped.cancelled() => Err(Failure::cancelled()),
         queued = queue(&context, &event, patience) => queued.map(drop).map_err(failed),
     }
 }
 
+/// The version of checkpoint events that is read.
+const SCHEMA: u32 = 1;
+
+/// Reads an event of our schema. The schema is looked at first: the rest of another one may mean anything.
 fn parse<T: serde::de::DeserializeOwned>(payload: &[u8]) -> Result<T, IntakeError> {
-    serde_json::from_slice(payload).map_err(|error| IntakeError::Malformed(error.to_string()))
+    #[derive(serde::Deserialize)]
+    struct Versioned {
+        schema: u32,
+    }
+    let malformed = |error: serde_json::Error| IntakeError::Malformed(error.to_string());
+    let Versioned { schema } = serde_json::from_slice(payload).map_err(malformed)?;
+    match schema {
+        SCHEMA => serde_json::from_slice(payload).map_err(malformed),
+        schema if schema > SCHEMA => Err(IntakeError::Schema(schema)),
+        schema => Err(IntakeError::Malformed(format!("schema {schema}, which never was"))),
+    }
 }
 
 /// Queues the evaluations of an announcement: one for each suite. Announcing the same thing twice is one evaluation.
@@ -246,13 +269,14 @@ fn evaluation_event(
     seen: Timestamp,
 ) -> Result<EvaluationEvent, IntakeError> {
     let step = event.step.0.to_string();
-    let identity = [
+    let mut identity = vec![
         event.run.as_str(),
         &step,
         checkpoint.as_str(),
         suite.manifest.as_str(),
-        MODE,
+        LANE,
     ];
+    identity.extend(event.no_cache.then_some(NO_CACHE));
     let at = now();
     let written = Some(event.written_at.unwrap_or(seen));
     let mut timeline = Timeline {
@@ -263,7 +287,7 @@ fn evaluation_event(
     timeline.enter(EvaluationState::Queued, at);
     Ok(EvaluationEvent {
         schema: 1,
-        evaluation: EvaluationId::from_digest(&Digest::of_parts(identity.map(str::as_bytes))),
+        evaluation: EvaluationId::from_digest(&Digest::of_parts(identity.into_iter().map(str::as_bytes))),
         state: EvaluationState::Queued,
         at,
         run: event.run.clone(),
@@ -275,6 +299,7 @@ fn evaluation_event(
         group: GroupId::from_digest(checkpoint),
         source: source.clone(),
         max_in_flight: event.max_in_flight,
+        no_cache: event.no_cache,
         samples: suite.samples,
         reason: None,
         timeline,
@@ -305,7 +330,8 @@ async fn enter(context: &Context, event: EvaluationEvent) -> Result<Queued, Inta
         let reopen = match known.state {
             EvaluationState::Superseded => true,
             EvaluationState::Invalid | EvaluationState::Draining => {
-                completions(context, &event.evaluation).await < event.samples
+                let known = tidemill_archive::completions(context, &known).await;
+                known.map_err(|error| lookup(error.to_string()))? < event.samples
             }
             // A server that moved, or may take more or less, is announced again while its evaluation waits for it.
             state => !state.is_ended() && (known.source != event.source || known.max_in_flight != event.max_in_flight),
@@ -316,17 +342,16 @@ async fn enter(context: &Context, event: EvaluationEvent) -> Result<Queued, Inta
                 known: true,
             });
         }
+        let restored = tidemill_archive::restore(context, &known).await;
+        restored.map_err(|source| IntakeError::Restore {
+            evaluation: event.evaluation.clone(),
+            source: Box::new(source),
+        })?;
     }
     context.publisher.publish(&StateChange(event.clone()), None).await?;
+    fault::point(Point::LoaderEvaluationQueued);
     tracing::info!(evaluation_id = %event.evaluation, run_id = %event.run, step = event.step.0, suite = %event.suite.name, samples = event.samples, "queued");
     Ok(Queued { event, known: false })
-}
-
-async fn completions(context: &Context, evaluation: &EvaluationId) -> u64 {
-    let filter = subject::done_of_evaluation(evaluation);
-    Follow::open(context, declared::DONE, filter, true, Start::Beginning)
-        .await
-        .backlog()
 }
 
 /// Marks the evaluations of later steps as superseded; their results stay.

@@ -5,11 +5,13 @@
 //! what travels in binary (releases, completions, grades, manifests) is encoded by `tidemill-codec`, which is why those
 //! types use no serde feature that a non-describing format lacks.
 
+mod block;
 mod checkpoint;
 mod completion;
 mod digest;
 mod evaluation;
 mod failure;
+mod generation;
 mod grade;
 mod group;
 mod key;
@@ -20,12 +22,15 @@ mod result;
 pub mod statistics;
 mod time;
 mod trace;
+mod whole;
 
+pub use block::{BLOCK_BYTES, BLOCK_ITEMS, Block, BlockRef, ClusterColumn, ClustersRef, Packer};
 pub use checkpoint::{CheckpointEvent, RolledBack, Source, Written};
 pub use completion::{ChoiceScore, Completion, Ending};
 pub use digest::Digest;
 pub use evaluation::{EvaluationEvent, EvaluationState, SuiteRef, Tier, Timeline};
 pub use failure::Class;
+pub use generation::{Asked, Generation, GenerationKey, InvalidGenerationKey, LANE, Question, Reuse};
 pub use grade::{Grade, Outcome};
 pub use group::{Replica, ServerGroup};
 pub use key::ItemKey;
@@ -35,3 +40,4 @@ pub use release::Release;
 pub use result::{BenchmarkResult, EvaluationResult, OutcomeCounts, ResultMessage, ResultState};
 pub use time::Timestamp;
 pub use trace::TraceContext;
+pub use whole::{WholeBenchmark, WholeManifest};

@@ -13,7 +13,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidemill_config::Config;
-use tidemill_domain::{Completion, Digest, Ending, EvaluationId, GroupId, ItemKey, Release, Timestamp};
+use tidemill_domain::{Completion, Digest, Ending, EvaluationId, GroupId, ItemKey, Release, Reuse, Timestamp};
+use tidemill_service::settle::MOST_FAILURES;
 use tidemill_service::{Context, Failure, Follow, Published, Start, acquire, connect, prepare, work};
 use tidemill_storage::{Address, Store};
 use tidemill_streams::{Durable, Released, declared, durable, subject};
@@ -63,6 +64,7 @@ fn released(item: u32) -> Released {
         key: key(item),
         manifest: Digest::of(b"manifest"),
         again: false,
+        reuse: Reuse::Unlikely,
     };
     Released {
         group: group(),
@@ -87,6 +89,7 @@ fn completion(item: u32, text: &str) -> Completion {
         requests: 1,
         attempts: 1,
         cached: false,
+        generation: None,
         engine: String::new(),
         started: Timestamp(0),
         finished: Timestamp(0),
@@ -281,7 +284,7 @@ async fn a_message_that_breaks_its_handler_again_and_again_is_kept_with_the_reas
     let headers = letter.headers.unwrap();
     let reason = headers.get("Tidemill-Reason").unwrap().as_str();
     assert!(reason.contains("it is broken"), "{reason}");
-    assert_eq!(tries.load(Ordering::Relaxed), 10);
+    assert_eq!(tries.load(Ordering::Relaxed), MOST_FAILURES as usize);
     assert_eq!(wait_for_done(&bench.context, 1).await, HashSet::from([key(1)]));
     while messages(&bench.context, "READY").await > 0 {
         tokio::time::sleep(Duration::from_millis(10)).await;

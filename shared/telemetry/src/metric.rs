@@ -34,10 +34,18 @@ pub enum Metric {
     ItemsEntered,
     /// Items that left the generator.
     ItemsLeft,
-    /// Prompt tokens as engines counted them.
+    /// Prompt tokens of requests, as engines counted them.
     PromptTokens,
-    /// Generated tokens.
+    /// Tokens that engines generated.
     CompletionTokens,
+    /// Looks into the generation cache, by `result` (hit, miss, evicted, damaged, failed). Evicted is a miss of what was known.
+    CacheLookups,
+    /// Generations offered to the cache, by `result` (stored, failed).
+    CacheStores,
+    /// Bytes of the generations stored in the cache.
+    CacheStoredBytes,
+    /// Bytes that the broker holds of the cache, as seen when a server group began.
+    CacheBytes,
     /// Grades, by `outcome` and `family`.
     Grades,
     /// Seconds from a completion to its grade, by `family`.
@@ -50,11 +58,21 @@ pub enum Metric {
     Results,
     /// Seconds from a checkpoint's writing to its visible result, by `tier`: the objective.
     WrittenToVisibleSeconds,
+    /// What became of evaluations that ended, by `step` (archived, purged, failed).
+    Archived,
+    /// Rows written to archives.
+    ArchivedRows,
+    /// Bytes written to archives.
+    ArchivedBytes,
+    /// Messages purged from the broker because an archive has them, by `stream`.
+    Purged,
+    /// Evaluations that ended and are not archived yet.
+    ArchiveBacklog,
 }
 
 impl Metric {
     /// Every metric.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 32] = [
         Self::Deliveries,
         Self::Redeliveries,
         Self::Settled,
@@ -72,12 +90,21 @@ impl Metric {
         Self::ItemsLeft,
         Self::PromptTokens,
         Self::CompletionTokens,
+        Self::CacheLookups,
+        Self::CacheStores,
+        Self::CacheStoredBytes,
+        Self::CacheBytes,
         Self::Grades,
         Self::GradeLatencySeconds,
         Self::GradeBacklog,
         Self::GradeBacklogAgeSeconds,
         Self::Results,
         Self::WrittenToVisibleSeconds,
+        Self::Archived,
+        Self::ArchivedRows,
+        Self::ArchivedBytes,
+        Self::Purged,
+        Self::ArchiveBacklog,
     ];
 
     /// The name that is exported.
@@ -101,12 +128,21 @@ impl Metric {
             Self::ItemsLeft => "tidemill_items_left_total",
             Self::PromptTokens => "tidemill_prompt_tokens_total",
             Self::CompletionTokens => "tidemill_completion_tokens_total",
+            Self::CacheLookups => "tidemill_cache_lookups_total",
+            Self::CacheStores => "tidemill_cache_stores_total",
+            Self::CacheStoredBytes => "tidemill_cache_stored_bytes_total",
+            Self::CacheBytes => "tidemill_cache_bytes",
             Self::Grades => "tidemill_grades_total",
             Self::GradeLatencySeconds => "tidemill_grade_latency_seconds",
             Self::GradeBacklog => "tidemill_grade_backlog",
             Self::GradeBacklogAgeSeconds => "tidemill_grade_backlog_age_seconds",
             Self::Results => "tidemill_results_total",
             Self::WrittenToVisibleSeconds => "tidemill_written_to_visible_seconds",
+            Self::Archived => "tidemill_archived_total",
+            Self::ArchivedRows => "tidemill_archived_rows_total",
+            Self::ArchivedBytes => "tidemill_archived_bytes_total",
+            Self::Purged => "tidemill_purged_total",
+            Self::ArchiveBacklog => "tidemill_archive_backlog",
         }
     }
 }

@@ -208,12 +208,7 @@ impl Broker {
 
     fn write_configuration(&self, settings: &str) -> Result<()> {
         let folder = self.disk.as_ref().map_or(self.folder.path(), SmallDisk::path);
-        let store = folder.join("store");
-        let text = format!(
-            "host: 127.0.0.1\nport: {}\njetstream {{ store_dir: {:?} }}\n{settings}\n",
-            self.port,
-            store.display().to_string(),
-        );
+        let text = configuration(self.port, &folder.join("store"), settings);
         fs::write(self.configuration_path(), text).context("failed to write the broker's configuration")
     }
 
@@ -231,6 +226,16 @@ impl Drop for Broker {
         let killed = self.kill();
         debug_assert!(killed.is_ok(), "{killed:?}");
     }
+}
+
+/// The server takes the last of several sections of one name whole, so that our own one goes into the given one.
+fn configuration(port: u16, store: &Path, settings: &str) -> String {
+    const SECTION: &str = "jetstream {";
+    let (before, section) = settings.split_once(SECTION).unwrap_or((settings, "}"));
+    format!(
+        "host: 127.0.0.1\nport: {port}\n{before}\n{SECTION} store_dir: {:?}\n{section}\n",
+        store.display().to_string()
+    )
 }
 
 /// Whether a NATS server greets on `port`: it does so once its streams are recovered.
@@ -269,6 +274,20 @@ fn locate(named: Option<&OsStr>, start: &Path, path: Option<&OsStr>) -> Option<P
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn given_settings_of_the_store_leave_it_where_it_is() {
+        let given = configuration(
+            7,
+            Path::new("/s"),
+            "max_payload: 1KB\njetstream { max_file_store: 1MB }",
+        );
+        assert_eq!(
+            given,
+            "host: 127.0.0.1\nport: 7\nmax_payload: 1KB\n\njetstream { store_dir: \"/s\"\n max_file_store: 1MB }\n"
+        );
+        assert!(configuration(7, Path::new("/s"), "").ends_with("jetstream { store_dir: \"/s\"\n}\n"));
+    }
 
     #[test]
     fn a_named_program_comes_before_tools_and_tools_before_path() {

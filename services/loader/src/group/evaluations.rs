@@ -1,9 +1,9 @@
 //! The evaluations of a group: taken up, announced, given up.
 
 use tidemill_domain::{EvaluationEvent, EvaluationId, EvaluationState};
+use tidemill_service::fault::{self, Point};
 use tidemill_service::{Obstacle, now};
 use tidemill_streams::{StateChange, declared, subject};
-
 use tokio::time::Instant;
 
 use super::Runner;
@@ -49,6 +49,7 @@ impl Runner {
                 continue;
             }
             let (known, guard) = released::completions(&self.context, &event.evaluation, self.coming.clone()).await;
+            fault::point(Point::LoaderCompletionsRead);
             let again = event.timeline.serving.is_some() || !known.is_empty();
             self.dispatcher.add(
                 event.evaluation.clone(),
@@ -58,6 +59,9 @@ impl Runner {
                 again,
             );
             self.followed.insert(event.evaluation.clone(), guard);
+            let now = Instant::now();
+            self.look_for_held(now).await;
+            self.dispatcher.hold(self.held.items(), now);
         }
     }
 
@@ -101,6 +105,11 @@ impl Runner {
             let next = event.next(state, now(), None);
             match self.context.publisher.publish(&StateChange(next.clone()), None).await {
                 Ok(_) => {
+                    match state {
+                        EvaluationState::Admitted => fault::point(Point::LoaderAdmitted),
+                        EvaluationState::Starting => fault::point(Point::LoaderStarting),
+                        _ => fault::point(Point::LoaderServing),
+                    }
                     self.spoken.insert(next.evaluation.clone(), next.at);
                     *event = next;
                 }
