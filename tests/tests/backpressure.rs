@@ -10,6 +10,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
@@ -21,6 +22,8 @@ use tidemill_tests::{Pipeline, Setup, Workbench, tidemill};
 
 const ITEMS: usize = 120;
 const MIB: u64 = 1 << 20;
+/// Warm-ups where leases, too, could not be renewed for a while.
+const LEASE_MAY_BE_LOST: RangeInclusive<u64> = 1..=3;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The report that every disturbed run must reach; it does not depend on how long anything took.
@@ -45,15 +48,16 @@ fn setup() -> Setup {
     }
 }
 
-/// Waits for the end: the undisturbed report, each request made once (and one warm-up a start of the loader), no process lost.
-fn ends_as_undisturbed(pipeline: &mut Pipeline, warm_ups: u64) {
+/// Waits for the end: the undisturbed report, each request made once (and a warm-up each time that the loader has the group),
+/// no process lost.
+fn ends_as_undisturbed(pipeline: &mut Pipeline, warm_ups: RangeInclusive<u64>) {
     let result = pipeline.final_result().unwrap();
     assert_eq!(&Workbench::comparable(&result), undisturbed());
     let asked = pipeline.engine.stats().requests;
-    assert_eq!(
-        asked,
-        Workbench::requests(ITEMS) + warm_ups,
-        "nothing finished is asked for again"
+    let more = asked.saturating_sub(Workbench::requests(ITEMS));
+    assert!(
+        warm_ups.contains(&more),
+        "{more} more requests: something finished was asked for again"
     );
     for (role, service) in &mut pipeline.services {
         assert!(service.poll().unwrap().is_none(), "the {role} waits, it does not end");
@@ -114,7 +118,7 @@ fn a_stream_at_its_limit_is_named_and_all_goes_on_when_it_is_raised() {
         pipeline.wait_until_nobody_waits().unwrap();
         assert_eq!(metric(&pipeline.services[waits], &stalled), Some(0.0));
     }
-    ends_as_undisturbed(&mut pipeline, 1);
+    ends_as_undisturbed(&mut pipeline, 1..=1);
 }
 
 #[test]
@@ -156,7 +160,7 @@ fn a_broker_at_its_own_limit_is_waited_for() {
         .unwrap();
     pipeline.wait_until_doctor_names("DONE").unwrap();
     pipeline.broker.restart_with("").unwrap();
-    ends_as_undisturbed(&mut pipeline, 1);
+    ends_as_undisturbed(&mut pipeline, LEASE_MAY_BE_LOST);
 }
 
 #[test]
@@ -180,7 +184,7 @@ fn a_full_disk_of_the_broker_is_waited_for() {
     assert!(disk.command("rm").arg(&ballast).status().unwrap().success());
     // A server that met a full disk switches its streams off until it is started again.
     pipeline.broker.restart().unwrap();
-    ends_as_undisturbed(&mut pipeline, 1);
+    ends_as_undisturbed(&mut pipeline, LEASE_MAY_BE_LOST);
 }
 
 /// Chats answered at such length that their completions travel by the object store.
@@ -208,7 +212,7 @@ fn a_full_object_store_is_named_and_waited_for() {
         .unwrap();
     pipeline.wait_until_doctor_names("object_store").unwrap();
     pipeline.disk.as_ref().unwrap().resize(256 * MIB).unwrap();
-    ends_as_undisturbed(&mut pipeline, 1);
+    ends_as_undisturbed(&mut pipeline, 1..=1);
 }
 
 #[test]
@@ -244,7 +248,7 @@ fn an_object_store_that_is_away_is_waited_for_by_everyone() {
     for folder in ["manifests", "claims"] {
         back(folder);
     }
-    ends_as_undisturbed(&mut pipeline, 2);
+    ends_as_undisturbed(&mut pipeline, 2..=2);
 }
 
 #[test]
@@ -283,5 +287,5 @@ fn graders_that_stop_hold_generation_up_at_the_bound_and_no_earlier() {
     let said = format!("{BOUND} completions wait for their grades");
     assert!(found["detail"].as_str().unwrap().contains(&said), "{found}");
     signal(&pipeline, "-CONT");
-    ends_as_undisturbed(&mut pipeline, 1);
+    ends_as_undisturbed(&mut pipeline, 1..=1);
 }
