@@ -7,7 +7,7 @@ use tidemill_domain::{Benchmark, Class, Completion, Ending, Item, ItemKey, Manif
 use tidemill_inference::{Answer, Engine, Request, Scoring};
 use tidemill_service::fault::{self, Point};
 use tidemill_service::settle::Failure;
-use tidemill_service::{Context, Delivery, Settled, Ttl, leader, now, outcome, span};
+use tidemill_service::{Context, Delivery, Settled, Ttl, check_in, leader, now, outcome, span};
 use tidemill_storage::StoredItem;
 use tidemill_streams::{Message as _, declared, subject};
 use tidemill_telemetry::Metric;
@@ -141,10 +141,7 @@ impl<E: Engine> Worker<E> {
 
     async fn record(&self, completion: &Completion, delivery: &Delivery) -> Settled {
         let trace = delivery.trace.map(|trace| trace.child("generate"));
-        let store = &self.context.store;
-        let payload = store
-            .check_in::<Completion>(&completion.key.evaluation, completion.payload()?)
-            .await?;
+        let payload = check_in::<Completion>(&self.context, &completion.key.evaluation, completion.payload()?).await?;
         fault::point(Point::GeneratorBodyStored);
         let publisher = &self.context.publisher;
         publisher
