@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::attempt::{Budget, Ended, Generate, GivenBack, Score, Signals, Tally, ask};
+use crate::cache::{Cache, Earlier};
 use crate::keys::Keys;
 use crate::pool::Pool;
 use crate::step::{Action, Asked, Event, next};
@@ -26,6 +27,8 @@ pub(crate) struct Worker<E> {
     pub(crate) room: Arc<Semaphore>,
     /// The items that this process works on, over all groups.
     pub(crate) keys: Arc<Keys>,
+    /// What was generated from the group's weights before.
+    pub(crate) cache: Cache,
 }
 
 /// What became of asking, before it is a record.
@@ -85,8 +88,20 @@ impl<E: Engine> Worker<E> {
             let reason = format!("manifest {} declares no {}", release.manifest, release.key);
             return hopeless(release, Failure::permanent(reason));
         };
+        let earlier = tokio::select! { biased;
+            () = self.signals.stopped.cancelled() => return Asked::Failed(Failure::cancelled()),
+            earlier = self.cache.earlier(release, delivery, benchmark, item) => earlier,
+        };
+        let wanted = match earlier {
+            Ok(Earlier::Found(completion)) => return Asked::Completed(completion),
+            Ok(Earlier::None(wanted)) => wanted,
+            Err(failure) => return Asked::Failed(failure),
+        };
         match self.complete(release, benchmark, item).await {
-            Ok(completion) => Asked::Completed(Box::new(completion)),
+            Ok(mut completion) => {
+                self.cache.keep(&mut completion, wanted).await;
+                Asked::Completed(Box::new(completion))
+            }
             Err(GivenBack) => Asked::Failed(Failure::cancelled()),
         }
     }
@@ -120,8 +135,11 @@ impl<E: Engine> Worker<E> {
             )
             .await?;
         span("generate", &completion.key, trace);
-        tidemill_telemetry::add(Metric::PromptTokens, completion.prompt_tokens, []);
-        tidemill_telemetry::add(Metric::CompletionTokens, completion.completion_tokens, []);
+        self.cache.keep_late(completion).await;
+        if !completion.cached {
+            tidemill_telemetry::add(Metric::PromptTokens, completion.prompt_tokens, []);
+            tidemill_telemetry::add(Metric::CompletionTokens, completion.completion_tokens, []);
+        }
         if matches!(completion.ending, Ending::EngineError) {
             let reason = completion.detail.as_deref().unwrap_or_default();
             tracing::warn!(item_id = %completion.key, attempts = completion.attempts, reason, "no answer within the budget");

@@ -2,14 +2,17 @@
 //!
 //! The backlog of an evaluation is its manifest minus its completions, so a dispatcher that begins anew needs no other
 //! state than those two. About twice as many items as there are slots are out at a time: one in each slot, and one just
-//! ahead of it, so that an engine never waits for the way here and back.
+//! ahead of it, so that an engine never waits for the way here and back. Of samples that want the same generation one is
+//! out at a time; see [`sharing`](crate::sharing).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidemill_domain::{Benchmark, Digest, EvaluationId, ItemKey, Manifest, Release, Reuse};
+use tidemill_domain::{Benchmark, Digest, EvaluationId, GenerationKey, ItemKey, Manifest, Release, Reuse};
 use tokio::time::Instant;
+
+use crate::sharing::Sharing;
 
 /// An item that is out for so long without a completion is released again; READY refuses that while it is still there.
 pub const RELEASE_AGAIN_AFTER: Duration = Duration::from_secs(30);
@@ -19,6 +22,7 @@ pub const RELEASE_AGAIN_AFTER: Duration = Duration::from_secs(30);
 pub struct Dispatcher {
     slots: usize,
     evaluations: Vec<Evaluation>,
+    sharing: Sharing,
 }
 
 #[derive(Debug)]
@@ -36,6 +40,8 @@ struct Evaluation {
     out: BTreeMap<u32, Instant>,
     /// Another dispatcher may have released items before.
     again: bool,
+    /// What each sample asks for, by ordinal; empty where the generation cache takes no part.
+    generations: Vec<GenerationKey>,
 }
 
 impl Dispatcher {
@@ -55,19 +61,63 @@ impl Dispatcher {
         self.evaluations.push(evaluation);
     }
 
+    /// Lets an evaluation that was added take part in the generation cache. `generations` says what each of its samples
+    /// asks for, in the order of [`Manifest::keys`].
+    pub fn share(&mut self, id: &EvaluationId, generations: Vec<GenerationKey>) {
+        let Some(evaluation) = self.evaluations.iter_mut().find(|evaluation| evaluation.id == *id) else {
+            return;
+        };
+        let done = generations.iter().zip(&evaluation.done).filter(|(_, done)| **done);
+        self.sharing.learn(done.map(|(key, _)| *key));
+        evaluation.generations = generations;
+    }
+
+    /// Notes generations that are in the cache.
+    pub fn learn(&mut self, generations: impl IntoIterator<Item = GenerationKey>) {
+        self.sharing.learn(generations);
+    }
+
     /// Forgets an evaluation: nothing more of it is released.
     pub fn remove(&mut self, id: &EvaluationId) {
-        self.evaluations.retain(|evaluation| evaluation.id != *id);
+        let (removed, kept) = std::mem::take(&mut self.evaluations)
+            .into_iter()
+            .partition(|evaluation| evaluation.id == *id);
+        self.evaluations = kept;
+        let out = |evaluation: &Evaluation| -> Vec<GenerationKey> {
+            let out = evaluation.out.keys();
+            out.filter_map(|ordinal| evaluation.generation(*ordinal)).collect()
+        };
+        let removed: Vec<Evaluation> = removed;
+        for key in removed.iter().flat_map(out) {
+            let held = self.sharing.settle(key, false);
+            self.take_back(held);
+        }
+    }
+
+    /// Puts samples that were held back in front again.
+    fn take_back(&mut self, held: Vec<(EvaluationId, u32)>) {
+        for (id, ordinal) in held.into_iter().rev() {
+            if let Some(evaluation) = self.evaluations.iter_mut().find(|evaluation| evaluation.id == id) {
+                evaluation.waiting.push_front(ordinal);
+            }
+        }
     }
 
     /// Notes a completion; any order, any number of times.
     pub fn complete(&mut self, key: &ItemKey) {
-        if let Some(evaluation) = self
+        let evaluation = self
             .evaluations
             .iter_mut()
-            .find(|evaluation| evaluation.id == key.evaluation)
-        {
-            evaluation.complete(key);
+            .find(|evaluation| evaluation.id == key.evaluation);
+        let Some(evaluation) = evaluation else { return };
+        let Some(completed) = evaluation.complete(key) else { return };
+        match evaluation.generation(completed.ordinal) {
+            Some(generation) if completed.was_out => {
+                let held = self.sharing.settle(generation, true);
+                self.take_back(held);
+            }
+            Some(generation) => self.sharing.learn([generation]),
+            None => {}
         }
     }
 
@@ -85,8 +135,15 @@ impl Dispatcher {
                 if evaluation.done[ordinal as usize] {
                     continue;
                 }
+                let reuse = match evaluation.generation(ordinal) {
+                    None => Reuse::Never,
+                    Some(key) => match self.sharing.admit(key, &evaluation.id, ordinal) {
+                        Some(reuse) => reuse,
+                        None => continue,
+                    },
+                };
                 evaluation.out.insert(ordinal, now);
-                releases.push(evaluation.release_of(ordinal, evaluation.again));
+                releases.push(evaluation.release_of(ordinal, evaluation.again, reuse));
                 room -= 1;
             }
         }
@@ -107,7 +164,9 @@ impl Dispatcher {
                 .collect();
             for ordinal in overdue {
                 evaluation.out.insert(ordinal, now);
-                releases.push(evaluation.release_of(ordinal, true));
+                let shares = evaluation.generation(ordinal).is_some();
+                let reuse = if shares { Sharing::again() } else { Reuse::Never };
+                releases.push(evaluation.release_of(ordinal, true, reuse));
             }
         }
         releases
@@ -142,6 +201,7 @@ impl Evaluation {
             waiting: VecDeque::new(),
             out: BTreeMap::new(),
             again,
+            generations: Vec::new(),
         }
     }
 
@@ -164,17 +224,22 @@ impl Evaluation {
         u32::try_from(self.offsets[key.benchmark as usize] + within).ok()
     }
 
-    fn complete(&mut self, key: &ItemKey) {
-        let Some(ordinal) = self.ordinal(key) else { return };
-        self.out.remove(&ordinal);
-        let done = &mut self.done[ordinal as usize];
-        if !*done {
-            *done = true;
-            self.done_count += 1;
-        }
+    /// What a sample asks for; `None` where the generation cache takes no part.
+    fn generation(&self, ordinal: u32) -> Option<GenerationKey> {
+        self.generations.get(ordinal as usize).copied()
     }
 
-    fn release_of(&self, ordinal: u32, again: bool) -> Release {
+    /// Notes a completion; `None` when the key is none of this evaluation or was done before.
+    fn complete(&mut self, key: &ItemKey) -> Option<Completed> {
+        let ordinal = self.ordinal(key)?;
+        let was_out = self.out.remove(&ordinal).is_some();
+        let done = &mut self.done[ordinal as usize];
+        let is_new = !std::mem::replace(done, true);
+        self.done_count += u64::from(is_new);
+        (is_new || was_out).then_some(Completed { ordinal, was_out })
+    }
+
+    fn release_of(&self, ordinal: u32, again: bool, reuse: Reuse) -> Release {
         let index = self.offsets.partition_point(|first| *first <= u64::from(ordinal)) - 1;
         let within = u64::from(ordinal) - self.offsets[index];
         let samples = u64::from(self.manifest.benchmarks[index].settings.samples);
@@ -188,9 +253,15 @@ impl Evaluation {
             key,
             manifest: self.digest.clone(),
             again,
-            reuse: Reuse::Never,
+            reuse,
         }
     }
+}
+
+/// A completion that was noted.
+struct Completed {
+    ordinal: u32,
+    was_out: bool,
 }
 
 /// How long an answer may get: its cap. A likelihood item generates nothing.

@@ -87,7 +87,11 @@ fn keys_never_change_silently() {
     let keys = [generated(), chat(), scored()].map(|asked| asked.key().to_string());
     assert_eq!(
         keys,
-        ["5485d2f5513e2c01aa882390c1c7d4d1", "76c3ccbcfcdd3b1c86b9ef74e01b1b72", "67b4a58a57290e6937c0ab454887016f",],
+        [
+            "5485d2f5513e2c01aa882390c1c7d4d1",
+            "76c3ccbcfcdd3b1c86b9ef74e01b1b72",
+            "67b4a58a57290e6937c0ab454887016f",
+        ],
         "another key makes every stored generation unreachable: raise the version in the context string instead"
     );
 }

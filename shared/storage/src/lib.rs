@@ -4,10 +4,12 @@
 //! cannot disagree. Nothing here decides what is kept for how long.
 
 mod address;
+mod cached;
 mod error;
 mod manifests;
 mod store;
 
 pub use address::Address;
+pub use cached::{CachedBody, cached_body};
 pub use error::Error;
 pub use store::Store;
