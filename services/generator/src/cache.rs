@@ -107,11 +107,8 @@ impl Cache {
         let key = Asked::of(&self.weights, benchmark, item, release.key.sample).key();
         let held = Arc::clone(&self.generations.in_flight).hold(key).await;
         let reconnected = *self.context.broker.connections.borrow() > 1;
-        let may_be_there = release.reuse == Reuse::Likely
-            || release.again
-            || delivery.delivered > 1
-            || held.waited()
-            || reconnected;
+        let may_be_there =
+            release.reuse == Reuse::Likely || release.again || delivery.delivered > 1 || held.waited() || reconnected;
         if may_be_there && let Some(generation) = self.find(key, release.reuse).await? {
             let completion = generation.answer(release.key.clone(), release.manifest.clone(), now());
             return Ok(Earlier::Found(Box::new(completion)));
@@ -147,8 +144,14 @@ impl Cache {
 
     async fn look(&self, key: GenerationKey) -> Result<Generation, Missed> {
         let jetstream = self.context.jetstream();
-        let stream = jetstream.get_stream_no_info(declared::CACHE.name).await.map_err(Missed::failed)?;
-        let message = match stream.direct_get_last_for_subject(subject::cache(&self.group, &key)).await {
+        let stream = jetstream
+            .get_stream_no_info(declared::CACHE.name)
+            .await
+            .map_err(Missed::failed)?;
+        let message = match stream
+            .direct_get_last_for_subject(subject::cache(&self.group, &key))
+            .await
+        {
             Ok(message) => message,
             Err(error) if error.kind() == DirectGetErrorKind::NotFound => return Err(Missed::Nothing),
             Err(error) => return Err(Missed::failed(error)),
@@ -215,14 +218,22 @@ impl Cache {
         tidemill_telemetry::count(Metric::CacheStores, [("result", "failed")]);
         if self.context.broker.client.connection_state() == State::Connected {
             tracing::warn!(group = %self.group, reason, "the generation cache takes nothing; it is left alone for {REST:?}");
-            let mut resting = self.generations.resting_until.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut resting = self
+                .generations
+                .resting_until
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             *resting = Some(Instant::now() + REST);
         }
         false
     }
 
     fn is_resting(&self) -> bool {
-        let resting = self.generations.resting_until.lock().unwrap_or_else(PoisonError::into_inner);
+        let resting = self
+            .generations
+            .resting_until
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         resting.is_some_and(|until| Instant::now() < until)
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use async_nats::jetstream::stream::DirectGetErrorKind;
 use tidemill_domain::{Benchmark, Class, Completion, Ending, Item, ItemKey, Prompt, Release};
 use tidemill_inference::{Answer, Engine, Request, Scoring};
+use tidemill_service::fault::{self, Point};
 use tidemill_service::settle::Failure;
 use tidemill_service::{Context, Delivery, Settled, Ttl, now, span};
 use tidemill_streams::{Message as _, declared, subject};
@@ -99,7 +100,9 @@ impl<E: Engine> Worker<E> {
         };
         match self.complete(release, benchmark, item).await {
             Ok(mut completion) => {
+                fault::point(Point::GeneratorAnswered);
                 self.cache.keep(&mut completion, wanted).await;
+                fault::point(Point::GeneratorKept);
                 Asked::Completed(Box::new(completion))
             }
             Err(GivenBack) => Asked::Failed(Failure::cancelled()),
@@ -124,6 +127,7 @@ impl<E: Engine> Worker<E> {
         let payload = store
             .check_in::<Completion>(&completion.key.evaluation, completion.payload()?)
             .await?;
+        fault::point(Point::GeneratorBodyStored);
         let publisher = &self.context.publisher;
         publisher
             .publish_bytes::<Completion>(
@@ -134,6 +138,7 @@ impl<E: Engine> Worker<E> {
                 async_nats::HeaderMap::new(),
             )
             .await?;
+        fault::point(Point::GeneratorPublished);
         span("generate", &completion.key, trace);
         self.cache.keep_late(completion).await;
         if !completion.cached {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tidemill_domain::{Class, Completion, Grade};
+use tidemill_service::fault::{self, Point};
 use tidemill_service::{Context, Delivery, Failure, Fatal, Settled, now, span, work};
 use tidemill_streams::{durable, subject};
 use tidemill_telemetry::Metric;
@@ -51,7 +52,11 @@ impl Grading {
                     let suite = self.suites.get(&self.context.store, &completion.manifest).await;
                     Event::Found(completion, suite)
                 }
-                Action::Grade(completion, suite) => Event::Graded(grade(suite, completion).await),
+                Action::Grade(completion, suite) => {
+                    let graded = grade(suite, completion).await;
+                    fault::point(Point::GraderGraded);
+                    Event::Graded(graded)
+                }
                 Action::Publish { grade, family, then } => Event::Published {
                     stored: self.publish(&grade, family, &delivery).await,
                     then,
@@ -64,6 +69,7 @@ impl Grading {
     async fn publish(&self, grade: &Grade, family: &'static str, delivery: &Delivery) -> Settled {
         let trace = delivery.trace.map(|trace| trace.child("grade"));
         self.context.publisher.publish(grade, trace).await?;
+        fault::point(Point::GraderPublished);
         span("grade", &grade.key, trace);
         record(grade, family);
         Ok(())

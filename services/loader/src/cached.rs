@@ -33,7 +33,7 @@ async fn list(context: &Context, group: &GroupId) -> Result<Vec<GenerationKey>, 
     let stream = context.jetstream().get_stream(declared::CACHE.name).await;
     let stream = stream.map_err(|error| error.to_string())?;
     let state = &stream.cached_info().state;
-    tidemill_telemetry::gauge(Metric::CacheBytes, state.bytes as f64, []);
+    tidemill_telemetry::set(Metric::CacheBytes, state.bytes as f64, []);
     let mut keys = Vec::new();
     if state.messages > 0 {
         let filter = subject::cache_of_group(group);
@@ -66,12 +66,19 @@ fn keys(weights: &Digest, manifest: &Manifest) -> Vec<GenerationKey> {
 /// Removes bodies from the object store whose generations the cache has let go of.
 pub(crate) async fn sweep_bodies(context: &Context) {
     if let Err(error) = sweep(context).await {
-        tracing::warn!(error, "bodies of evicted generations are not removed; the next loader tries again");
+        tracing::warn!(
+            error,
+            "bodies of evicted generations are not removed; the next loader tries again"
+        );
     }
 }
 
 async fn sweep(context: &Context) -> Result<(), String> {
-    let bodies = context.store.cached_bodies(None).await.map_err(|error| error.to_string())?;
+    let bodies = context
+        .store
+        .cached_bodies(None)
+        .await
+        .map_err(|error| error.to_string())?;
     let old: Vec<_> = bodies.into_iter().filter(|body| body.age >= BODY_IS_NEW).collect();
     if old.is_empty() {
         return Ok(());
@@ -80,7 +87,10 @@ async fn sweep(context: &Context) -> Result<(), String> {
     let stream = stream.map_err(|error| error.to_string())?;
     for body in old {
         use async_nats::jetstream::stream::DirectGetErrorKind::NotFound;
-        match stream.direct_get_last_for_subject(subject::cache(&body.group, &body.key)).await {
+        match stream
+            .direct_get_last_for_subject(subject::cache(&body.group, &body.key))
+            .await
+        {
             Ok(_) => {}
             Err(error) if error.kind() == NotFound => {
                 let removed = context.store.remove_cached_body(&body.group, &body.key).await;

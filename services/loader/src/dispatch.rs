@@ -89,7 +89,8 @@ impl Dispatcher {
         };
         let removed: Vec<Evaluation> = removed;
         for key in removed.iter().flat_map(out) {
-            let held = self.sharing.settle(key, false);
+            // A generator that has it may still finish it.
+            let held = self.sharing.settle(key);
             self.take_back(held);
         }
     }
@@ -110,10 +111,12 @@ impl Dispatcher {
             .iter_mut()
             .find(|evaluation| evaluation.id == key.evaluation);
         let Some(evaluation) = evaluation else { return };
-        let Some(completed) = evaluation.complete(key) else { return };
+        let Some(completed) = evaluation.complete(key) else {
+            return;
+        };
         match evaluation.generation(completed.ordinal) {
             Some(generation) if completed.was_out => {
-                let held = self.sharing.settle(generation, true);
+                let held = self.sharing.settle(generation);
                 self.take_back(held);
             }
             Some(generation) => self.sharing.learn([generation]),

@@ -12,6 +12,7 @@ use std::time::Duration;
 use tidemill_domain::{EvaluationEvent, EvaluationId, EvaluationState, GroupId, ItemKey, Timestamp};
 use tidemill_service::Context;
 use tidemill_service::backoff::Backoff;
+use tidemill_service::fault::{self, Point};
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
@@ -41,9 +42,11 @@ pub(crate) async fn run(context: Context, group: GroupId, inbox: Arc<Inbox>, roo
     let mut runner = Runner::new(context.clone(), group, inbox, room);
     while let Some(turn) = runner.wait_for_turn().await {
         runner.context = context.under(turn.lease());
+        fault::point(Point::LoaderLeaseTaken);
         runner.run(turn.lost()).await;
         if !turn.lost().is_cancelled() {
             runner.close().await;
+            fault::point(Point::LoaderConsumerDeleted);
             return;
         }
         tracing::warn!(group = %runner.group, "the group's lease was lost; waiting for it again");
@@ -59,6 +62,8 @@ struct Runner {
     /// The newest event of each evaluation that is not ended.
     live: Vec<EvaluationEvent>,
     dispatcher: Dispatcher,
+    /// The dispatcher knows what the generation cache holds.
+    knows_cache: bool,
     /// Evaluations that the dispatcher has, with the guards of their followers.
     followed: HashMap<EvaluationId, DropGuard>,
     /// When this runner last published a state of an evaluation: its own older ones still come back to it.
@@ -106,6 +111,7 @@ impl Runner {
             room,
             live: Vec::new(),
             dispatcher: Dispatcher::default(),
+            knows_cache: false,
             followed: HashMap::new(),
             spoken: HashMap::new(),
             coming,
@@ -117,6 +123,7 @@ impl Runner {
     fn begin_anew(&mut self) {
         self.followed.clear();
         self.dispatcher = Dispatcher::default();
+        self.knows_cache = false;
         (self.coming, self.completed) = mpsc::channel(COMPLETIONS_QUEUED);
     }
 
@@ -136,6 +143,7 @@ impl Runner {
             };
             let failure = match started {
                 Ok(engines) => {
+                    fault::point(Point::LoaderEngineStarted);
                     let begun = Instant::now();
                     let ended = self.serve_with(engines, lost).await;
                     if begun.elapsed() >= SERVED_WELL {
@@ -200,6 +208,7 @@ impl Runner {
         self.dispatcher.set_slots(0);
         if !lost.is_cancelled() {
             self.withdraw().await;
+            fault::point(Point::LoaderRecordWithdrawn);
         }
         engines.stop().await;
         ended

@@ -7,6 +7,7 @@ use tidemill_domain::{
     Class, Digest, EvaluationEvent, EvaluationId, EvaluationState, GroupId, LANE, RolledBack, Source, TeamId, Timeline,
     Timestamp, Written,
 };
+use tidemill_service::fault::{self, Point};
 use tidemill_service::{Context, Delivery, Failure, Follow, Settled, Start, now};
 use tidemill_streams::{StateChange, declared, subject};
 use tokio::time::{Instant, sleep};
@@ -301,6 +302,7 @@ async fn enter(context: &Context, event: EvaluationEvent) -> Result<Queued, Inta
         }
     }
     context.publisher.publish(&StateChange(event.clone()), None).await?;
+    fault::point(Point::LoaderEvaluationQueued);
     tracing::info!(evaluation_id = %event.evaluation, run_id = %event.run, step = event.step.0, suite = %event.suite.name, samples = event.samples, "queued");
     Ok(Queued { event, known: false })
 }

@@ -2,6 +2,7 @@
 
 use futures::{StreamExt as _, stream};
 use tidemill_domain::{EvaluationId, GroupId, ItemKey, Release, TraceContext};
+use tidemill_service::fault::{self, Point};
 use tidemill_service::{Context, Follow, Start};
 use tidemill_streams::{Released, declared, subject};
 use tidemill_telemetry::Metric;
@@ -23,7 +24,9 @@ pub(crate) async fn publish(context: &Context, group: &GroupId, releases: Vec<Re
             let again = if message.release.again { "true" } else { "false" };
             tidemill_telemetry::count(Metric::Released, [("again", again)]);
             tidemill_service::span("release", &message.release.key, Some(trace));
-            context.publisher.publish(&message, Some(trace)).await
+            let published = context.publisher.publish(&message, Some(trace)).await;
+            fault::point(Point::LoaderReleased);
+            published
         }
     });
     let mut publishes = stream::iter(publishes).buffer_unordered(PUBLISHES_AT_ONCE);

@@ -42,12 +42,11 @@ impl Sharing {
         Reuse::Likely
     }
 
-    /// Notes that the sample that was out for a key is done, or will never be. Returns the samples that waited for it.
-    pub(crate) fn settle(&mut self, key: GenerationKey, is_done: bool) -> Vec<(EvaluationId, u32)> {
+    /// Notes that the sample that was out for a key is out no longer: its generation is in the cache, or may get there.
+    /// Returns the samples that waited for it.
+    pub(crate) fn settle(&mut self, key: GenerationKey) -> Vec<(EvaluationId, u32)> {
         self.out.remove(&key);
-        if is_done {
-            self.known.insert(key);
-        }
+        self.known.insert(key);
         self.held.remove(&key).unwrap_or_default()
     }
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use tidemill_domain::{Digest, SuiteRef};
 use tidemill_service::Context;
+use tidemill_service::fault::{self, Point};
 
 /// A rendered suite.
 #[derive(Debug, Clone)]
@@ -58,6 +59,7 @@ pub(crate) async fn render(context: &Context, name: &str) -> Result<Rendered, Su
     }
     let (suite, samples) = (loaded.manifest.suite.clone(), loaded.manifest.samples());
     let manifest = context.store.put_manifest(loaded.manifest).await?;
+    fault::point(Point::LoaderManifestStored);
     Ok(Rendered {
         suite,
         manifest,

@@ -11,7 +11,8 @@ pub struct Release {
     pub key: ItemKey,
     /// The manifest that holds its prompt and settings.
     pub manifest: Digest,
-    /// The item may have been released before: whoever takes it looks for its completion first.
+    /// The item may have been released before. Counted apart, and never relied on: a dispatcher that was suspended does not
+    /// know, so generators look for the completion of every item.
     pub again: bool,
     /// Whether an earlier generation may answer it.
     pub reuse: Reuse,

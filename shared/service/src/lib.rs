@@ -9,6 +9,7 @@ pub mod backoff;
 pub mod children;
 mod connect;
 mod context;
+pub mod fault;
 mod follow;
 pub mod lease;
 mod publish;

@@ -10,6 +10,7 @@ use tidemill_domain::Class;
 use tidemill_streams::{DeadLetter, Message as _};
 use tidemill_telemetry::Metric;
 
+use crate::fault::{self, Point};
 use crate::{Context, PublishError, Ttl};
 
 /// A failure of a handler: its class, and the reason for people.
@@ -176,7 +177,7 @@ pub(crate) async fn settle(context: &Context, handled: Handled, acker: &Acker) {
         .map_or_else(|failure| failure.reason.as_str(), |()| "");
     let (subject, delivered) = (&handled.subject, handled.delivered);
     let sent = match handled.action() {
-        Action::Ack => acker.ack().await,
+        Action::Ack => acknowledge(context, acker).await,
         Action::Bury => bury(context, &handled, reason, acker).await,
         Action::Nak(pause) => {
             if pause.is_some() {
@@ -195,6 +196,15 @@ pub(crate) async fn settle(context: &Context, handled: Handled, acker: &Acker) {
     }
 }
 
+/// Acknowledges a message whose effects are stored.
+async fn acknowledge(context: &Context, acker: &Acker) -> Result<(), async_nats::Error> {
+    acker.ack().await?;
+    if let Some(acked) = Point::acked(context.role) {
+        fault::point(acked);
+    }
+    Ok(())
+}
+
 async fn bury(context: &Context, handled: &Handled, reason: &str, acker: &Acker) -> Result<(), async_nats::Error> {
     tracing::error!(subject = handled.subject, reason, "given up; kept in the DEAD stream");
     tidemill_telemetry::count(Metric::DeadLetters, [("stage", context.role)]);
@@ -210,7 +220,10 @@ async fn bury(context: &Context, handled: &Handled, reason: &str, acker: &Acker)
         .publish_bytes::<DeadLetter>(letter.subject(), letter.payload, None, Ttl::Stream, headers)
         .await;
     match stored {
-        Ok(_) => acker.ack_with(AckKind::Term).await,
+        Ok(_) => {
+            fault::point(Point::DeadLetterStored);
+            acker.ack_with(AckKind::Term).await
+        }
         Err(error) => Err(error.into()),
     }
 }

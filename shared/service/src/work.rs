@@ -15,6 +15,7 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 
+use crate::fault::{self, Point};
 use crate::settle::{self, Action, Failure, Handled, Settled};
 use crate::take::{Pulled, Take};
 use crate::{Context, backoff::Backoff};
@@ -166,6 +167,9 @@ impl Worker<'_> {
         tidemill_telemetry::count(Metric::Deliveries, [("stage", self.context.role)]);
         if delivered > 1 {
             tidemill_telemetry::count(Metric::Redeliveries, [("stage", self.context.role)]);
+        }
+        if let Some(delivered) = Point::delivered(self.context.role) {
+            fault::point(delivered);
         }
         let id = self.running.spawn(handler(delivery.clone())).id();
         self.in_flight.insert(

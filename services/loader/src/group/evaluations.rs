@@ -1,12 +1,15 @@
 //! The evaluations of a group: taken up, announced, given up.
 
-use tidemill_domain::{EvaluationEvent, EvaluationId, EvaluationState};
+use std::sync::Arc;
+
+use tidemill_domain::{EvaluationEvent, EvaluationId, EvaluationState, Manifest};
+use tidemill_service::fault::{self, Point};
 use tidemill_service::now;
 use tidemill_streams::{StateChange, declared, subject};
 
 use super::Runner;
 use crate::engine::Engines;
-use crate::released;
+use crate::{cached, released};
 
 impl Runner {
     /// Gives live evaluations that the dispatcher does not have yet to it.
@@ -28,15 +31,32 @@ impl Runner {
                 continue;
             }
             let (known, guard) = released::completions(&self.context, &event.evaluation, self.coming.clone()).await;
+            fault::point(Point::LoaderCompletionsRead);
             let again = event.timeline.serving.is_some() || !known.is_empty();
             self.dispatcher.add(
                 event.evaluation.clone(),
                 event.manifest.clone(),
-                manifest,
+                Arc::clone(&manifest),
                 &known,
                 again,
             );
             self.followed.insert(event.evaluation.clone(), guard);
+            if self.context.config.cache.enabled && !event.no_cache {
+                self.share(&event, &manifest).await;
+            }
+        }
+    }
+
+    /// Lets an evaluation take part in the generation cache.
+    async fn share(&mut self, event: &EvaluationEvent, manifest: &Arc<Manifest>) {
+        if !std::mem::replace(&mut self.knows_cache, true) {
+            self.dispatcher.learn(cached::known(&self.context, &self.group).await);
+        }
+        match cached::asked(&event.checkpoint, manifest).await {
+            Ok(generations) => self.dispatcher.share(&event.evaluation, generations),
+            Err(error) => {
+                tracing::error!(evaluation_id = %event.evaluation, error, "goes on without the generation cache")
+            }
         }
     }
 
@@ -80,6 +100,11 @@ impl Runner {
             let next = event.next(state, now(), None);
             match self.context.publisher.publish(&StateChange(next.clone()), None).await {
                 Ok(_) => {
+                    match state {
+                        EvaluationState::Admitted => fault::point(Point::LoaderAdmitted),
+                        EvaluationState::Starting => fault::point(Point::LoaderStarting),
+                        _ => fault::point(Point::LoaderServing),
+                    }
                     self.spoken.insert(next.evaluation.clone(), next.at);
                     *event = next;
                 }
