@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidemill_domain::{Class, EvaluationEvent, EvaluationState, Grade, Manifest, ResultState, Timeline};
+use tidemill_domain::{Class, ClusterColumn, EvaluationEvent, EvaluationState, Grade, Manifest, ResultState, Timeline};
 use tidemill_service::backoff::Backoff;
 use tidemill_service::fault::{self, Point};
 use tidemill_service::{Context, Follow, Followed, Start, now, span};
@@ -32,7 +32,7 @@ pub(crate) struct Newest {
 pub(crate) async fn follow(context: Context, mut newest: watch::Receiver<Newest>) {
     let event = newest.borrow_and_update().event.clone();
     let outlet = Outlet::new(context.clone());
-    let Some(manifest) = manifest(&context, &event, &outlet, &newest).await else {
+    let Some((manifest, clusters)) = manifest(&context, &event, &outlet, &newest).await else {
         return;
     };
     let filter = subject::grade_of_evaluation(&event.evaluation);
@@ -40,7 +40,7 @@ pub(crate) async fn follow(context: Context, mut newest: watch::Receiver<Newest>
     let mut evaluation = Evaluation {
         replayed: false,
         changed: vec![false; manifest.benchmarks.len()],
-        fold: Fold::new(&manifest),
+        fold: Fold::new(&manifest, clusters),
         draining: Draining::default(),
         last_change: Instant::now(),
         context,
@@ -50,18 +50,18 @@ pub(crate) async fn follow(context: Context, mut newest: watch::Receiver<Newest>
     Box::pin(evaluation.run(grades, newest)).await;
 }
 
-/// The manifest, waited for while its store is away. An evaluation whose manifest is damaged cannot be folded: it ends.
+/// The manifest and its clusters, waited for while their store is away. An evaluation whose manifest is damaged cannot be folded: it ends.
 async fn manifest(
     context: &Context,
     event: &EvaluationEvent,
     outlet: &Outlet,
     newest: &watch::Receiver<Newest>,
-) -> Option<Arc<Manifest>> {
+) -> Option<(Arc<Manifest>, Vec<Option<ClusterColumn>>)> {
     let mut backoff = Backoff::standard();
     let mut tries = 0;
     loop {
-        let error = match context.store.manifest(&event.manifest).await {
-            Ok(manifest) => return Some(manifest),
+        let error = match read(context, event).await {
+            Ok(read) => return Some(read),
             Err(error) => error,
         };
         let latest = newest.borrow().clone();
@@ -77,6 +77,15 @@ async fn manifest(
         tracing::warn!(evaluation_id = %event.evaluation, %error, "the manifest cannot be read yet");
         tokio::time::sleep(backoff.next_pause()).await;
     }
+}
+
+async fn read(
+    context: &Context,
+    event: &EvaluationEvent,
+) -> Result<(Arc<Manifest>, Vec<Option<ClusterColumn>>), tidemill_storage::Error> {
+    let manifest = context.store.manifest(&event.manifest).await?;
+    let clusters = context.store.clusters(&manifest).await?;
+    Ok((manifest, clusters))
 }
 
 struct Evaluation {

@@ -1,6 +1,6 @@
 //! The fold of one evaluation: every grade counted once, whatever order and however often they come.
 
-use tidemill_domain::{BenchmarkResult, Grade, ItemKey, Manifest, OutcomeCounts, Timeline, Timestamp};
+use tidemill_domain::{BenchmarkResult, ClusterColumn, Grade, ItemKey, Manifest, OutcomeCounts, Timeline, Timestamp};
 
 use crate::tally::Tally;
 
@@ -16,11 +16,16 @@ pub struct Fold {
 }
 
 impl Fold {
-    /// Makes room for every sample that a manifest declares.
+    /// Makes room for every sample that a manifest declares. `clusters` are those of its benchmarks, in its order; a
+    /// benchmark beyond them has none.
     #[must_use]
-    pub fn new(manifest: &Manifest) -> Self {
+    pub fn new(manifest: &Manifest, clusters: Vec<Option<ClusterColumn>>) -> Self {
+        let clusters = clusters.into_iter().chain(std::iter::repeat_with(|| None));
+        let tallies = manifest.benchmarks.iter().zip(clusters);
         Self {
-            benchmarks: manifest.benchmarks.iter().map(Tally::new).collect(),
+            benchmarks: tallies
+                .map(|(benchmark, column)| Tally::new(benchmark, column))
+                .collect(),
             first_request: None,
             last_completion: None,
             last_grade: None,

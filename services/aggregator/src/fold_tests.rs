@@ -1,7 +1,6 @@
 use proptest::prelude::*;
 use tidemill_domain::{
-    Benchmark, BenchmarkName, Digest, EvaluationId, GraderSpec, Item, Outcome, Prompt, Settings, SuiteName, SuiteRef,
-    Tier,
+    Benchmark, BenchmarkName, Digest, EvaluationId, GraderSpec, Outcome, Settings, SuiteName, SuiteRef, Tier,
 };
 
 use super::*;
@@ -19,14 +18,6 @@ pub(crate) fn manifest(items: u32, samples: u32) -> Manifest {
 }
 
 pub(crate) fn benchmark(items: u32, samples: u32) -> Benchmark {
-    let item = |index: u32| Item {
-        id: index.to_string(),
-        prompt: Prompt::Text("?".to_owned()),
-        targets: vec!["!".to_owned()],
-        choices: Vec::new(),
-        correct_choice: None,
-        cluster: None,
-    };
     Benchmark {
         name: BenchmarkName::try_new("benchmark").unwrap(),
         settings: Settings {
@@ -41,7 +32,10 @@ pub(crate) fn benchmark(items: u32, samples: u32) -> Benchmark {
             ignore_case: false,
             ignore_punctuation: false,
         },
-        items: (0..items).map(item).collect(),
+        items,
+        // No item is ever looked at here.
+        blocks: Vec::new(),
+        clusters: None,
     }
 }
 
@@ -72,7 +66,7 @@ pub(crate) fn grade(item: u32, sample: u32, outcome: Outcome) -> Grade {
 }
 
 fn folded(manifest: &Manifest, grades: &[Grade]) -> Fold {
-    let mut fold = Fold::new(manifest);
+    let mut fold = Fold::new(manifest, Vec::new());
     for grade in grades {
         fold.apply(grade);
     }
@@ -175,10 +169,13 @@ fn one_right_or_wrong_sample_an_item_gets_a_wilson_interval() {
 
 #[test]
 fn items_of_a_cluster_widen_the_error() {
-    let mut clustered = manifest(4, 1);
-    for (item, cluster) in clustered.benchmarks[0].items.iter_mut().zip(["x", "x", "y", "y"]) {
-        item.cluster = Some(cluster.to_owned());
-    }
+    let clustered = |of_item: &[u32], grades: &[Grade]| {
+        let count = of_item.iter().max().unwrap() + 1;
+        let of_item = of_item.to_vec();
+        let mut fold = Fold::new(&manifest(4, 1), vec![Some(ClusterColumn { of_item, count })]);
+        grades.iter().for_each(|grade| assert!(fold.apply(grade)));
+        fold.benchmark_result(0).unwrap()
+    };
     let grades = [
         grade(0, 0, Outcome::Correct),
         grade(1, 0, Outcome::Correct),
@@ -186,13 +183,12 @@ fn items_of_a_cluster_widen_the_error() {
         grade(3, 0, Outcome::Incorrect),
     ];
     // By hand: the clusters' sums of deviations are 1 and -1; √(2/1 · 2)/4 = 1/2. As items: √(1/3)/2.
-    assert_close(result(&clustered, &grades).standard_error, 0.5);
+    assert_close(clustered(&[0, 0, 1, 1], &grades).standard_error, 0.5);
     assert_close(
         result(&manifest(4, 1), &grades).standard_error,
         (1.0_f64 / 3.0).sqrt() / 2.0,
     );
-    clustered.benchmarks[0].items[3].cluster = None;
-    let result = result(&clustered, &grades);
+    let result = clustered(&[0, 0, 1, 2], &grades);
     // By hand: sums of deviations 1, -1/2, -1/2; √(3/2 · 3/2)/4.
     assert_close(result.standard_error, 0.375);
 }
@@ -217,7 +213,7 @@ fn partial_credit_is_a_score_kept_exactly() {
 
 #[test]
 fn undeclared_keys_and_second_grades_change_nothing() {
-    let mut fold = Fold::new(&manifest(2, 1));
+    let mut fold = Fold::new(&manifest(2, 1), Vec::new());
     assert!(fold.apply(&grade(0, 0, Outcome::Correct)));
     let before = fold.clone();
     assert!(!fold.apply(&grade(0, 0, Outcome::Incorrect)));
@@ -232,7 +228,7 @@ fn undeclared_keys_and_second_grades_change_nothing() {
 
 #[test]
 fn an_unreadable_grade_is_a_fault_of_the_grader() {
-    let mut fold = Fold::new(&manifest(2, 1));
+    let mut fold = Fold::new(&manifest(2, 1), Vec::new());
     assert!(fold.apply_unreadable(&grade(0, 0, Outcome::Correct).key));
     assert_eq!(fold.outcomes().grader_error, 1);
     assert!(!fold.apply(&grade(0, 0, Outcome::Correct)));
@@ -243,7 +239,7 @@ fn an_unreadable_grade_is_a_fault_of_the_grader() {
 fn completeness_and_times_are_those_of_all_benchmarks() {
     let mut two = manifest(1, 1);
     two.benchmarks.push(benchmark(2, 1));
-    let mut fold = Fold::new(&two);
+    let mut fold = Fold::new(&two, Vec::new());
     fold.apply(&grade(0, 0, Outcome::EngineError));
     assert!(fold.benchmark_complete(0) && !fold.benchmark_complete(1) && !fold.is_complete());
     for item in [1, 0] {

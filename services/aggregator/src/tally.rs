@@ -1,9 +1,9 @@
 //! The tally of one benchmark.
 
-use std::collections::HashMap;
-
 use tidemill_domain::statistics::{Clusters, Items, normal_interval, wilson_interval};
-use tidemill_domain::{Benchmark, BenchmarkName, BenchmarkResult, Grade, ItemKey, Outcome, OutcomeCounts};
+use tidemill_domain::{
+    Benchmark, BenchmarkName, BenchmarkResult, ClusterColumn, Grade, ItemKey, Outcome, OutcomeCounts,
+};
 
 /// No outcome is known.
 const MISSING: u8 = 0;
@@ -31,9 +31,13 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    pub(crate) fn new(benchmark: &Benchmark) -> Self {
-        let (clusters, cluster_count) = clusters(benchmark);
-        let (items, samples) = (benchmark.items.len(), benchmark.settings.samples as usize);
+    pub(crate) fn new(benchmark: &Benchmark, clusters: Option<ClusterColumn>) -> Self {
+        let (items, samples) = (benchmark.items as usize, benchmark.settings.samples as usize);
+        let cluster_count = clusters.as_ref().map_or(0, |column| column.count as usize);
+        let mut clusters = clusters.map_or_else(Vec::new, |column| column.of_item);
+        if cluster_count > 0 {
+            clusters.resize(items, 0);
+        }
         Self {
             name: benchmark.name.clone(),
             items,
@@ -231,28 +235,6 @@ impl Mean {
     fn value(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum / self.count as f64)
     }
-}
-
-/// A number for each item's cluster. An item without one is a cluster of its own, where others name theirs.
-fn clusters(benchmark: &Benchmark) -> (Vec<u32>, usize) {
-    if benchmark.items.iter().all(|item| item.cluster.is_none()) {
-        return (Vec::new(), 0);
-    }
-    let mut numbers: HashMap<&str, u32> = HashMap::new();
-    let mut count = 0;
-    let mut next = || {
-        count += 1;
-        count - 1
-    };
-    let clusters = benchmark
-        .items
-        .iter()
-        .map(|item| match &item.cluster {
-            Some(cluster) => *numbers.entry(cluster).or_insert_with(&mut next),
-            None => next(),
-        })
-        .collect();
-    (clusters, count as usize)
 }
 
 #[cfg(test)]

@@ -71,7 +71,7 @@ mod tests {
     use crate::fold::tests::{grade, manifest};
 
     fn fold(items: u32, failed: u32, missing: u32) -> Fold {
-        let mut fold = Fold::new(&manifest(items, 1));
+        let mut fold = Fold::new(&manifest(items, 1), Vec::new());
         for item in missing..items {
             let outcome = if item - missing < failed {
                 Outcome::EngineError

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use async_nats::jetstream::stream::DirectGetErrorKind;
-use tidemill_domain::{Benchmark, Class, Completion, Ending, Item, ItemKey, Prompt, Release};
+use tidemill_domain::{Benchmark, Class, Completion, Ending, Item, ItemKey, Manifest, Prompt, Release};
 use tidemill_inference::{Answer, Engine, Request, Scoring};
 use tidemill_service::fault::{self, Point};
 use tidemill_service::settle::Failure;
 use tidemill_service::{Context, Delivery, Settled, Ttl, now, span};
+use tidemill_storage::StoredItem;
 use tidemill_streams::{Message as _, declared, subject};
 use tidemill_telemetry::Metric;
 use tokio::sync::Semaphore;
@@ -81,24 +82,25 @@ impl<E: Engine> Worker<E> {
     }
 
     async fn asked(&self, release: &Release, delivery: &Delivery) -> Asked {
-        let manifest = match self.context.store.manifest(&release.manifest).await {
-            Ok(manifest) => manifest,
-            Err(error) => return without_manifest(release, delivery, &error),
+        let found = match self.find(release).await {
+            Ok(found) => found,
+            Err(error) => return without_item(release, delivery, &error),
         };
-        let Some((benchmark, item)) = manifest.find(&release.key) else {
+        let Some((manifest, item)) = found else {
             let reason = format!("manifest {} declares no {}", release.manifest, release.key);
             return hopeless(release, Failure::permanent(reason));
         };
+        let benchmark = &manifest.benchmarks[release.key.benchmark as usize];
         let earlier = tokio::select! { biased;
             () = self.signals.stopped.cancelled() => return Asked::Failed(Failure::cancelled()),
-            earlier = self.cache.earlier(release, delivery, benchmark, item) => earlier,
+            earlier = self.cache.earlier(release, delivery, benchmark, &item) => earlier,
         };
         let wanted = match earlier {
             Ok(Earlier::Found(completion)) => return Asked::Completed(completion),
             Ok(Earlier::None(wanted)) => wanted,
             Err(failure) => return Asked::Failed(failure),
         };
-        match self.complete(release, benchmark, item).await {
+        match self.complete(release, benchmark, &item).await {
             Ok(mut completion) => {
                 fault::point(Point::GeneratorAnswered);
                 self.cache.keep(&mut completion, wanted).await;
@@ -107,6 +109,14 @@ impl<E: Engine> Worker<E> {
             }
             Err(GivenBack) => Asked::Failed(Failure::cancelled()),
         }
+    }
+
+    /// The manifest of a release and its item; `None` when the manifest does not declare it.
+    async fn find(&self, release: &Release) -> Result<Option<(Arc<Manifest>, StoredItem)>, tidemill_storage::Error> {
+        let store = &self.context.store;
+        let manifest = store.manifest(&release.manifest).await?;
+        let item = store.item(&manifest, &release.key).await?;
+        Ok(item.map(|item| (manifest, item)))
     }
 
     /// Whether DONE holds the key's completion.
@@ -232,7 +242,7 @@ impl<E: Engine> Worker<E> {
 }
 
 /// What an unreadable manifest means for its item: waiting, for the store or for a newer generator, or its end.
-fn without_manifest(release: &Release, delivery: &Delivery, error: &tidemill_storage::Error) -> Asked {
+fn without_item(release: &Release, delivery: &Delivery, error: &tidemill_storage::Error) -> Asked {
     if let Some(failure) = Failure::left_to_newer(error, delivery.delivered) {
         return Asked::Failed(failure);
     }

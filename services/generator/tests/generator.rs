@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use tidemill_config::Config;
 use tidemill_domain::{
-    Benchmark, BenchmarkName, Completion, Digest, Ending, EvaluationId, GraderSpec, GroupId, Item, ItemKey, Manifest,
-    Normalise, Prompt, Release, Replica, Reuse, ServerGroup, Settings, SuiteName, SuiteRef, Tier,
+    BenchmarkName, Completion, Digest, Ending, EvaluationId, GraderSpec, GroupId, Item, ItemKey, Normalise, Prompt,
+    Release, Replica, Reuse, ServerGroup, Settings, SuiteName, SuiteRef, Tier, WholeBenchmark, WholeManifest,
 };
 use tidemill_service::{Context, Follow, Start, connect, now, prepare};
 use tidemill_storage::{Address, Store};
@@ -42,7 +42,7 @@ impl Bench {
         let broker = Broker::start().unwrap();
         let folder = tempfile::tempdir().unwrap();
         let context = context(&broker, folder.path()).await;
-        let manifest = context.store.put_manifest(manifest(items)).await.unwrap();
+        let manifest = context.store.put_whole(manifest(items)).await.unwrap();
         let consumer = durable::generator(&group(), SLOTS);
         live::ensure(context.jetstream(), &consumer).await.unwrap();
         Self {
@@ -211,8 +211,8 @@ fn prompt(item: u32) -> String {
     format!("Question {item}\nAnswer:")
 }
 
-fn manifest(items: u32) -> Manifest {
-    let benchmark = |name: &str, grader: GraderSpec| Benchmark {
+fn manifest(items: u32) -> WholeManifest {
+    let benchmark = |name: &str, grader: GraderSpec| WholeBenchmark {
         name: BenchmarkName::try_new(name).unwrap(),
         settings: Settings {
             max_tokens: 16,
@@ -241,7 +241,7 @@ fn manifest(items: u32) -> Manifest {
     let likelihood = GraderSpec::Likelihood {
         normalise: Normalise::None,
     };
-    Manifest {
+    WholeManifest {
         suite: SuiteRef {
             name: SuiteName::try_new("s").unwrap(),
             version: "1".to_owned(),

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use tidemill_domain::{Benchmark, Completion, Ending, Grade, GraderSpec, Item, Outcome, Timestamp};
+use tidemill_domain::{Completion, Ending, Grade, GraderSpec, Item, Outcome, Timestamp};
 
 use crate::answer::{Finding, without_reasoning};
 use crate::choice::Choice;
@@ -13,10 +13,10 @@ use crate::numeric::Numeric;
 use crate::regex::Regex;
 use crate::{Error, choice, exact, likelihood, numeric, regex};
 
-/// Grades one completion of a benchmark's item. To grade many, build a [`Grader`] once: it compiles the pattern.
+/// Grades one completion of an item. To grade many, build a [`Grader`] once: it compiles the pattern.
 #[must_use]
-pub fn grade(benchmark: &Benchmark, item: &Item, completion: &Completion, now: Timestamp) -> Grade {
-    Grader::new(&benchmark.grader).grade(item, completion, now)
+pub fn grade(spec: &GraderSpec, item: &Item, completion: &Completion, now: Timestamp) -> Grade {
+    Grader::new(spec).grade(item, completion, now)
 }
 
 /// A benchmark's grader, ready for any number of completions.

@@ -1,6 +1,6 @@
 use std::time::{Duration, Instant};
 
-use tidemill_domain::{BenchmarkName, ChoiceScore, Digest, EvaluationId, ItemKey, Normalise, Settings, Take};
+use tidemill_domain::{ChoiceScore, Digest, EvaluationId, ItemKey, Normalise, Take};
 
 use super::*;
 use crate::answer::tests::item;
@@ -53,20 +53,7 @@ fn ended(ending: Ending, text: &str) -> Completion {
 }
 
 fn graded(spec: &GraderSpec, target: &str, completion: &Completion) -> Grade {
-    let benchmark = Benchmark {
-        name: BenchmarkName::try_new("benchmark").unwrap(),
-        settings: Settings {
-            max_tokens: 100,
-            temperature: 0.0,
-            top_p: 1.0,
-            stop: Vec::new(),
-            seed: 0,
-            samples: 2,
-        },
-        grader: spec.clone(),
-        items: vec![item(&[target], &[])],
-    };
-    grade(&benchmark, &benchmark.items[0], completion, Timestamp(3))
+    grade(spec, &item(&[target], &[]), completion, Timestamp(3))
 }
 
 fn outcome(spec: &GraderSpec, target: &str, text: &str) -> Outcome {

@@ -4,8 +4,8 @@ use std::time::Duration;
 use async_nats::HeaderMap;
 use tidemill_config::Config;
 use tidemill_domain::{
-    Benchmark, BenchmarkName, Digest, Ending, EvaluationId, GraderSpec, ItemKey, Manifest, Outcome, Settings,
-    SuiteName, SuiteRef, Tier, Timestamp,
+    BenchmarkName, Digest, Ending, EvaluationId, GraderSpec, ItemKey, Outcome, Settings, SuiteName, SuiteRef, Tier,
+    Timestamp, WholeBenchmark, WholeManifest,
 };
 use tidemill_service::{Follow, Published, Start, Ttl, connect, prepare};
 use tidemill_storage::{Address, Store};
@@ -43,7 +43,7 @@ impl Bench {
         let broker = Broker::start().unwrap();
         let folder = tempfile::tempdir().unwrap();
         let context = context(&broker, folder.path()).await;
-        let manifest = context.store.put_manifest(manifest(items)).await.unwrap();
+        let manifest = context.store.put_whole(manifest(items)).await.unwrap();
         Self {
             broker,
             context,
@@ -177,7 +177,7 @@ async fn context(broker: &Broker, folder: &Path) -> Context {
     Context::new("grader", connection, store, Arc::new(config))
 }
 
-fn manifest(items: usize) -> Manifest {
+fn manifest(items: usize) -> WholeManifest {
     let settings = Settings {
         max_tokens: 10,
         temperature: 0.0,
@@ -186,14 +186,14 @@ fn manifest(items: usize) -> Manifest {
         seed: 0,
         samples: 1,
     };
-    Manifest {
+    WholeManifest {
         suite: SuiteRef {
             name: SuiteName::try_new("suite").unwrap(),
             version: "1".to_owned(),
             tier: Tier::InTraining,
         },
         max_failure_rate: 0.0,
-        benchmarks: vec![Benchmark {
+        benchmarks: vec![WholeBenchmark {
             name: BenchmarkName::try_new("benchmark").unwrap(),
             settings,
             grader: GraderSpec::Numeric {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tidemill_domain::{Class, Completion, Grade, ItemKey, Outcome, Timestamp};
 use tidemill_service::{Failure, Settled, now};
-use tidemill_storage::Error;
+use tidemill_storage::{Error, StoredItem};
 
 use crate::Suite;
 
@@ -16,8 +16,8 @@ const NO_GRADER: &str = "none";
 pub enum Event {
     /// Its body was read, from the message or from the object store.
     Read(Result<Box<Completion>, Error>),
-    /// The suite of its manifest was looked for.
-    Found(Box<Completion>, Result<Arc<Suite>, Error>),
+    /// The item of its key was looked for, with the suite of its manifest; `None` when that does not declare the key.
+    Found(Box<Completion>, Result<Option<Declared>, Error>),
     /// It was graded.
     Graded(Result<Graded, Failure>),
     /// Its grade was published, or it was not.
@@ -27,6 +27,15 @@ pub enum Event {
         /// How the delivery ends once it is.
         then: Settled,
     },
+}
+
+/// An item, and the suite that declares it.
+#[derive(Debug)]
+pub struct Declared {
+    /// The suite, with its graders.
+    pub suite: Arc<Suite>,
+    /// The item.
+    pub item: StoredItem,
 }
 
 /// A completion's grade, if its manifest declares its key.
@@ -40,10 +49,10 @@ pub struct Graded {
 /// What is to be done next.
 #[derive(Debug)]
 pub enum Action {
-    /// Find the suite of the completion's manifest.
+    /// Find the completion's item and the suite of its manifest.
     Find(Box<Completion>),
     /// Grade the completion with [`graded`].
-    Grade(Box<Completion>, Arc<Suite>),
+    Grade(Box<Completion>, Declared),
     /// Publish the grade and wait until it is stored; the first write wins.
     Publish {
         /// What is published.
@@ -59,11 +68,11 @@ pub enum Action {
 
 /// Grades a completion.
 #[must_use]
-pub fn graded(suite: &Suite, completion: &Completion, at: Timestamp) -> Graded {
+pub fn graded(declared: &Declared, completion: &Completion, at: Timestamp) -> Graded {
     Graded {
         key: completion.key.clone(),
-        grade: suite.grade(completion, at).map(Box::new),
-        family: suite.family(completion.key.benchmark),
+        grade: declared.suite.grade(&declared.item, completion, at).map(Box::new),
+        family: declared.suite.family(completion.key.benchmark),
     }
 }
 
@@ -79,7 +88,8 @@ pub fn next(event: Event, key: Option<&ItemKey>, delivered: i64) -> Action {
         }
         Event::Read(Ok(completion)) => Action::Find(completion),
         Event::Read(Err(error)) => unreadable(key, None, &error, delivered),
-        Event::Found(completion, Ok(suite)) => Action::Grade(completion, suite),
+        Event::Found(completion, Ok(Some(declared))) => Action::Grade(completion, declared),
+        Event::Found(completion, Ok(None)) => undeclared(&completion.key),
         Event::Found(completion, Err(error)) => unreadable(key, Some(&completion), &error, delivered),
         Event::Graded(Ok(Graded {
             grade: Some(grade),
@@ -90,14 +100,17 @@ pub fn next(event: Event, key: Option<&ItemKey>, delivered: i64) -> Action {
             family,
             then: Ok(()),
         },
-        Event::Graded(Ok(Graded { key, .. })) => {
-            let reason = format!("{key} is not declared by its manifest");
-            Action::Settle(Err(Failure::permanent(reason)))
-        }
+        Event::Graded(Ok(Graded { key, .. })) => undeclared(&key),
         Event::Graded(Err(failure)) => Action::Settle(Err(failure)),
         Event::Published { stored: Ok(()), then } => Action::Settle(then),
         Event::Published { stored, .. } => Action::Settle(stored),
     }
+}
+
+fn undeclared(key: &ItemKey) -> Action {
+    Action::Settle(Err(Failure::permanent(format!(
+        "{key} is not declared by its manifest"
+    ))))
 }
 
 /// Records a fault of the grader for a completion that will never be readable, or whose manifest will not, so that its

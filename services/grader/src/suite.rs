@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tidemill_domain::{Completion, Digest, Grade, GraderSpec, Manifest, Timestamp};
+use tidemill_domain::{Completion, Digest, Grade, GraderSpec, Item, Manifest, Timestamp};
 use tidemill_storage::Store;
 
 use crate::Grader;
@@ -30,9 +30,13 @@ impl Suite {
         Self { manifest, graders }
     }
 
-    /// The grade of a completion; `None` when the manifest does not declare its key.
-    pub(crate) fn grade(&self, completion: &Completion, now: Timestamp) -> Option<Grade> {
-        let (_, item) = self.manifest.find(&completion.key)?;
+    /// The manifest, which says where the items are.
+    pub(crate) fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// The grade of a completion of an item; `None` when the manifest does not declare its benchmark.
+    pub(crate) fn grade(&self, item: &Item, completion: &Completion, now: Timestamp) -> Option<Grade> {
         let grader = self.graders.get(completion.key.benchmark as usize)?;
         Some(grader.grade(item, completion, now))
     }

@@ -1,10 +1,10 @@
 //! What the generation cache holds, as a dispatcher needs it: keys alone.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tidemill_domain::{Asked, Digest, GenerationKey, GroupId, Manifest};
 use tidemill_service::{Context, Follow, Start};
+use tidemill_storage::Store;
 use tidemill_streams::{declared, subject};
 use tidemill_telemetry::Metric;
 use tokio::time::timeout;
@@ -44,23 +44,27 @@ async fn list(context: &Context, group: &GroupId) -> Result<Vec<GenerationKey>, 
     Ok(keys.into_iter().map(|(_, key)| key).collect())
 }
 
-/// What each sample of a manifest asks of the weights, in the order of [`Manifest::keys`]: 16 bytes a sample.
-pub(crate) async fn asked(weights: &Digest, manifest: &Arc<Manifest>) -> Result<Vec<GenerationKey>, String> {
-    let (weights, manifest) = (weights.clone(), Arc::clone(manifest));
-    // About a microsecond an item: a million of them would hold up the group.
-    let computing = tokio::task::spawn_blocking(move || keys(&weights, &manifest));
-    computing.await.map_err(|error| error.to_string())
-}
-
-fn keys(weights: &Digest, manifest: &Manifest) -> Vec<GenerationKey> {
+/// What each sample of a manifest asks of the weights, in the order of [`Manifest::keys`]: 16 bytes a sample, made block
+/// after block.
+///
+/// # Errors
+/// When a block cannot be read.
+pub(crate) async fn asked(
+    store: &Store,
+    weights: &Digest,
+    manifest: &Manifest,
+) -> Result<Vec<GenerationKey>, tidemill_storage::Error> {
     let mut keys = Vec::with_capacity(usize::try_from(manifest.samples()).unwrap_or_default());
     for benchmark in &manifest.benchmarks {
-        for item in &benchmark.items {
-            let samples = 0..benchmark.settings.samples;
-            keys.extend(samples.map(|sample| Asked::of(weights, benchmark, item, sample).key()));
+        for block in &benchmark.blocks {
+            let block = store.block(&block.digest).await?;
+            for item in &block.items {
+                let samples = 0..benchmark.settings.samples;
+                keys.extend(samples.map(|sample| Asked::of(weights, benchmark, item, sample).key()));
+            }
         }
     }
-    keys
+    Ok(keys)
 }
 
 /// Removes bodies from the object store whose generations the cache has let go of.

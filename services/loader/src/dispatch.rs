@@ -40,7 +40,9 @@ struct Evaluation {
     out: BTreeMap<u32, Instant>,
     /// Another dispatcher may have released items before.
     again: bool,
-    /// What each sample asks for, by ordinal; empty where the generation cache takes no part.
+    /// Its answers are left in the generation cache.
+    keeps: bool,
+    /// What each sample asks for, by ordinal; empty while it is not known.
     generations: Vec<GenerationKey>,
 }
 
@@ -61,15 +63,39 @@ impl Dispatcher {
         self.evaluations.push(evaluation);
     }
 
-    /// Lets an evaluation that was added take part in the generation cache. `generations` says what each of its samples
-    /// asks for, in the order of [`Manifest::keys`].
+    /// Lets the answers of an evaluation that was added be left in the generation cache. What it asks for need not be known
+    /// while nobody else could have asked for it.
+    pub fn keep(&mut self, id: &EvaluationId) {
+        if let Some(evaluation) = self.evaluations.iter_mut().find(|evaluation| evaluation.id == *id) {
+            evaluation.keeps = true;
+        }
+    }
+
+    /// Lets such an evaluation also take over what others generate. `generations` says what each of its samples asks for,
+    /// in the order of [`Manifest::keys`].
     pub fn share(&mut self, id: &EvaluationId, generations: Vec<GenerationKey>) {
         let Some(evaluation) = self.evaluations.iter_mut().find(|evaluation| evaluation.id == *id) else {
             return;
         };
-        let done = generations.iter().zip(&evaluation.done).filter(|(_, done)| **done);
-        self.sharing.learn(done.map(|(key, _)| *key));
-        evaluation.generations = generations;
+        (evaluation.keeps, evaluation.generations) = (true, generations);
+        let done = evaluation.generations.iter().zip(&evaluation.done);
+        self.sharing.learn(done.filter(|(_, done)| **done).map(|(key, _)| *key));
+        for ordinal in evaluation.out.keys() {
+            self.sharing.note_out(evaluation.generation(*ordinal));
+        }
+    }
+
+    /// Whether it is known what an evaluation asks for.
+    #[must_use]
+    pub fn is_shared(&self, id: &EvaluationId) -> bool {
+        let mut evaluations = self.evaluations.iter();
+        evaluations.any(|evaluation| evaluation.id == *id && !evaluation.generations.is_empty())
+    }
+
+    /// Whether anything is known to be in the cache.
+    #[must_use]
+    pub fn knows_generations(&self) -> bool {
+        self.sharing.knows_any()
     }
 
     /// Notes generations that are in the cache.
@@ -139,7 +165,7 @@ impl Dispatcher {
                     continue;
                 }
                 let reuse = match evaluation.generation(ordinal) {
-                    None => Reuse::Never,
+                    None => evaluation.reuse_unknown(false),
                     Some(key) => match self.sharing.admit(key, &evaluation.id, ordinal) {
                         Some(reuse) => reuse,
                         None => continue,
@@ -167,8 +193,7 @@ impl Dispatcher {
                 .collect();
             for ordinal in overdue {
                 evaluation.out.insert(ordinal, now);
-                let shares = evaluation.generation(ordinal).is_some();
-                let reuse = if shares { Sharing::again() } else { Reuse::Never };
+                let reuse = evaluation.reuse_unknown(true);
                 releases.push(evaluation.release_of(ordinal, true, reuse));
             }
         }
@@ -204,6 +229,7 @@ impl Evaluation {
             waiting: VecDeque::new(),
             out: BTreeMap::new(),
             again,
+            keeps: false,
             generations: Vec::new(),
         }
     }
@@ -222,12 +248,21 @@ impl Evaluation {
     }
 
     fn ordinal(&self, key: &ItemKey) -> Option<u32> {
-        let (benchmark, _) = self.manifest.find(key)?;
+        let benchmark = self.manifest.benchmark_of(key)?;
         let within = u64::from(key.item) * u64::from(benchmark.settings.samples) + u64::from(key.sample);
         u32::try_from(self.offsets[key.benchmark as usize] + within).ok()
     }
 
-    /// What a sample asks for; `None` where the generation cache takes no part.
+    /// What a release says of the cache while it is not known what the sample asks for, or what became of it.
+    const fn reuse_unknown(&self, was_released: bool) -> Reuse {
+        match (self.keeps, was_released) {
+            (false, _) => Reuse::Never,
+            (true, false) => Reuse::Unlikely,
+            (true, true) => Reuse::Likely,
+        }
+    }
+
+    /// What a sample asks for; `None` while it is not known.
     fn generation(&self, ordinal: u32) -> Option<GenerationKey> {
         self.generations.get(ordinal as usize).copied()
     }
@@ -280,17 +315,9 @@ const fn expected_tokens(benchmark: &Benchmark) -> u32 {
 pub(crate) mod tests {
     use super::*;
     use std::collections::HashSet;
-    use tidemill_domain::{BenchmarkName, GraderSpec, Item, Normalise, Prompt, Settings, SuiteName, SuiteRef, Tier};
+    use tidemill_domain::{BenchmarkName, GraderSpec, Normalise, Settings, SuiteName, SuiteRef, Tier};
 
-    fn benchmark(name: &str, items: usize, samples: u32, max_tokens: u32) -> Benchmark {
-        let item = |index: usize| Item {
-            id: index.to_string(),
-            prompt: Prompt::Text(String::new()),
-            targets: vec![String::new()],
-            choices: Vec::new(),
-            correct_choice: None,
-            cluster: None,
-        };
+    fn benchmark(name: &str, items: u32, samples: u32, max_tokens: u32) -> Benchmark {
         let grader = if max_tokens == 0 {
             GraderSpec::Likelihood {
                 normalise: Normalise::None,
@@ -313,7 +340,10 @@ pub(crate) mod tests {
             name: BenchmarkName::try_new(name).unwrap(),
             settings,
             grader,
-            items: (0..items).map(item).collect(),
+            items,
+            // Which items these are does not matter to the rule, and no service ever reads them for it.
+            blocks: Vec::new(),
+            clusters: None,
         }
     }
 
@@ -323,7 +353,7 @@ pub(crate) mod tests {
     }
 
     /// Benchmarks by name, items, samples and cap; without a cap by likelihood.
-    pub(crate) fn manifest_of(benchmarks: &[(&str, usize, u32, u32)]) -> Manifest {
+    pub(crate) fn manifest_of(benchmarks: &[(&str, u32, u32, u32)]) -> Manifest {
         let suite = SuiteRef {
             name: SuiteName::try_new("s").unwrap(),
             version: "1".to_owned(),

@@ -37,9 +37,13 @@ impl Sharing {
         })
     }
 
-    /// What the release of a sample that is out says when it is released again.
-    pub(crate) const fn again() -> Reuse {
-        Reuse::Likely
+    /// Notes that a sample went out before it was known what it asks for.
+    pub(crate) fn note_out(&mut self, key: Option<GenerationKey>) {
+        self.out.extend(key);
+    }
+
+    pub(crate) fn knows_any(&self) -> bool {
+        !self.known.is_empty()
     }
 
     /// Notes that the sample that was out for a key is out no longer: its generation is in the cache, or may get there.
@@ -75,7 +79,7 @@ mod tests {
         let mut dispatcher = Dispatcher::default();
         dispatcher.set_slots(slots);
         for (name, generations) in evaluations {
-            let manifest = Arc::new(manifest_of(&[("b", generations.len(), 1, 16)]));
+            let manifest = Arc::new(manifest_of(&[("b", generations.len() as u32, 1, 16)]));
             dispatcher.add(id(name), Digest::of(name.as_bytes()), manifest, &[], false);
             dispatcher.share(
                 &id(name),
@@ -143,6 +147,28 @@ mod tests {
         dispatcher.complete(&key("a", 1));
         let expected = [(key("b", 0), Reuse::Likely), (key("c", 0), Reuse::Likely)];
         assert_eq!(released(&dispatcher.release(now)), expected);
+    }
+
+    #[test]
+    fn one_that_began_alone_shares_what_is_done_and_what_is_out_with_the_next() {
+        let (mut dispatcher, now) = (dispatcher(1, &[]), Instant::now());
+        let manifest = Arc::new(manifest_of(&[("b", 3, 1, 16)]));
+        dispatcher.add(id("a"), Digest::of(b"a"), Arc::clone(&manifest), &[], false);
+        dispatcher.keep(&id("a"));
+        let expected = [(key("a", 0), Reuse::Unlikely), (key("a", 1), Reuse::Unlikely)];
+        assert_eq!(released(&dispatcher.release(now)), expected);
+        dispatcher.complete(&key("a", 0));
+        assert!(!dispatcher.knows_generations() && !dispatcher.is_shared(&id("a")));
+        dispatcher.set_slots(8);
+        dispatcher.add(id("b"), Digest::of(b"b"), manifest, &[], false);
+        for name in ["a", "b"] {
+            dispatcher.share(&id(name), [1, 2, 3].map(generation).to_vec());
+        }
+        assert!(dispatcher.is_shared(&id("a")) && dispatcher.knows_generations());
+        let expected = [(key("a", 2), Reuse::Unlikely), (key("b", 0), Reuse::Likely)];
+        assert_eq!(released(&dispatcher.release(now)), expected);
+        dispatcher.complete(&key("a", 1));
+        assert_eq!(released(&dispatcher.release(now)), [(key("b", 1), Reuse::Likely)]);
     }
 
     #[test]

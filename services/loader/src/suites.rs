@@ -2,9 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use tidemill_domain::{Digest, SuiteRef};
+use tidemill_domain::{Block, BlockRef, ClusterColumn, ClustersRef, Digest, SuiteRef};
 use tidemill_service::Context;
 use tidemill_service::fault::{self, Point};
+use tidemill_storage::BlockWriter;
+use tidemill_tasks::{LoadError, Loaded, Sink, Stopped};
+use tokio::runtime::Handle;
 
 /// A rendered suite.
 #[derive(Debug, Clone)]
@@ -44,16 +47,10 @@ pub enum SuiteError {
     },
 }
 
-/// Renders a suite given by path or by name, and stores its manifest.
+/// Renders a suite given by path or by name, and stores its blocks as they come and then its manifest.
 pub(crate) async fn render(context: &Context, name: &str) -> Result<Rendered, SuiteError> {
     let path = find(context, name)?;
-    let reading = path.clone();
-    let loaded = tokio::task::spawn_blocking(move || tidemill_tasks::load(&reading))
-        .await
-        .map_err(|error| SuiteError::Crashed {
-            path: path.clone(),
-            reason: error.to_string(),
-        })??;
+    let loaded = load(context, &path).await?;
     for warning in &loaded.warnings {
         tracing::warn!(suite = %path.display(), "{warning}");
     }
@@ -65,6 +62,60 @@ pub(crate) async fn render(context: &Context, name: &str) -> Result<Rendered, Su
         manifest,
         samples,
     })
+}
+
+async fn load(context: &Context, path: &Path) -> Result<Loaded, SuiteError> {
+    let crashed = |reason: String| SuiteError::Crashed {
+        path: path.to_owned(),
+        reason,
+    };
+    let reading = path.to_owned();
+    let mut storing = Storing {
+        runtime: Handle::current(),
+        writer: context.store.block_writer(),
+        failure: None,
+    };
+    let (loaded, storing) =
+        tokio::task::spawn_blocking(move || (tidemill_tasks::load(&reading, &mut storing), storing))
+            .await
+            .map_err(|error| crashed(error.to_string()))?;
+    match (loaded, storing.failure) {
+        (_, Some(failure)) => Err(failure.into()),
+        (Err(LoadError::Suite(errors)), None) => Err(errors.into()),
+        (Err(stopped @ LoadError::Stopped(_)), None) => Err(crashed(stopped.to_string())),
+        (Ok(loaded), None) => {
+            storing.writer.finish().await?;
+            Ok(loaded)
+        }
+    }
+}
+
+/// Stores blocks from the thread that renders; it waits while the store is slow, so no more than a few are in memory.
+struct Storing {
+    runtime: Handle,
+    writer: BlockWriter,
+    failure: Option<tidemill_storage::Error>,
+}
+
+impl Storing {
+    fn kept<T>(&mut self, stored: Result<T, tidemill_storage::Error>) -> Result<T, Stopped> {
+        stored.map_err(|failure| {
+            self.failure = Some(failure);
+            Stopped
+        })
+    }
+}
+
+impl Sink for Storing {
+    fn block(&mut self, block: Block, end: u32) -> Result<BlockRef, Stopped> {
+        let stored = self.runtime.block_on(self.writer.block(&block, end));
+        self.kept(stored)
+    }
+
+    fn clusters(&mut self, column: ClusterColumn) -> Result<ClustersRef, Stopped> {
+        let stored = self.runtime.block_on(self.writer.clusters(&column));
+        self.kept(stored)
+    }
 }
 
 fn find(context: &Context, name: &str) -> Result<PathBuf, SuiteError> {

@@ -1,11 +1,10 @@
 //! Every item of an evaluation.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
-use tidemill_domain::{Completion, EvaluationId, Grade, ItemKey, Manifest, Outcome, Prompt};
+use tidemill_domain::{Benchmark, Completion, Grade, Item, ItemKey, Outcome, Prompt};
 use tidemill_service::{Context, Follow, Start};
 use tidemill_streams::{Stream, declared, subject};
 
@@ -57,7 +56,13 @@ async fn show(context: &Context, args: &Items) -> anyhow::Result<()> {
             .collect();
         bail!("no benchmark is named {name:?}; there are {}", names.join(", "));
     }
-    for row in rows(&args.evaluation, &manifest, &mut completions, &mut grades) {
+    for key in manifest.keys(&args.evaluation) {
+        let (completion, grade) = (completions.remove(&key), grades.remove(&key));
+        let item = context.store.item(&manifest, &key).await?;
+        let Some((item, benchmark)) = item.as_deref().zip(manifest.benchmark_of(&key)) else {
+            continue;
+        };
+        let row = row(benchmark, item, &key, completion, grade);
         let is_wanted =
             |field: &str, wanted: &Option<String>| wanted.as_ref().is_none_or(|wanted| row[field] == *wanted.as_str());
         if is_wanted("benchmark", &args.benchmark) && is_wanted("outcome", &args.outcome) {
@@ -85,20 +90,13 @@ where
     Ok(read)
 }
 
-fn rows<'a>(
-    evaluation: &'a EvaluationId,
-    manifest: &'a Arc<Manifest>,
-    completions: &'a mut HashMap<ItemKey, Completion>,
-    grades: &'a mut HashMap<ItemKey, Grade>,
-) -> impl Iterator<Item = Value> + 'a {
-    manifest.keys(evaluation).filter_map(move |key| {
-        let (completion, grade) = (completions.remove(&key), grades.remove(&key));
-        row(manifest, &key, completion, grade)
-    })
-}
-
-fn row(manifest: &Manifest, key: &ItemKey, completion: Option<Completion>, grade: Option<Grade>) -> Option<Value> {
-    let (benchmark, item) = manifest.find(key)?;
+fn row(
+    benchmark: &Benchmark,
+    item: &Item,
+    key: &ItemKey,
+    completion: Option<Completion>,
+    grade: Option<Grade>,
+) -> Value {
     let prompt = match &item.prompt {
         Prompt::Text(text) => json!(text),
         Prompt::Chat(messages) => json!(messages),
@@ -110,7 +108,7 @@ fn row(manifest: &Manifest, key: &ItemKey, completion: Option<Completion>, grade
     };
     let outcome = grade.as_ref().map_or("missing", |grade| grade.outcome.label());
     let completed = completion.as_ref();
-    Some(json!({
+    json!({
         "benchmark": benchmark.name,
         "item": item.id,
         "sample": key.sample,
@@ -140,7 +138,7 @@ fn row(manifest: &Manifest, key: &ItemKey, completion: Option<Completion>, grade
             "finished": completed.map(|completion| completion.finished),
             "graded": grade.as_ref().map(|grade| grade.graded),
         },
-    }))
+    })
 }
 
 fn plain(row: &Value) -> String {

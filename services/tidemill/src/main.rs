@@ -3,6 +3,7 @@
 mod announce;
 mod arguments;
 mod broker;
+mod cache;
 mod data_dir;
 mod demo;
 mod doctor;
@@ -48,5 +49,6 @@ fn main() -> ExitCode {
         Command::Watch(args) => exit::of(watch::run(args)),
         Command::Doctor(args) => exit::of(doctor::run(args)),
         Command::Streams(args) => exit::of(streams::run(args)),
+        Command::Cache(args) => exit::of(cache::run(args)),
     }
 }

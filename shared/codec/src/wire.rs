@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tidemill_domain::{Completion, Generation, Grade, Manifest, Release};
+use tidemill_domain::{Block, ClusterColumn, Completion, Generation, Grade, Manifest, Release, WholeManifest};
 
 use crate::envelope::{Body, Envelope, Error, header};
 use crate::{binary, v1};
@@ -77,6 +77,13 @@ impl Wire for Grade {
 
 impl Wire for Manifest {
     const SCHEMA: u16 = 4;
+    const VERSION: u16 = 2;
+    const NAME: &'static str = "manifest";
+}
+
+/// Version 1 of the manifest, which held its items. What it becomes has to be stored, so `tidemill-storage` converts it.
+impl Wire for WholeManifest {
+    const SCHEMA: u16 = 4;
     const VERSION: u16 = 1;
     const NAME: &'static str = "manifest";
 }
@@ -85,6 +92,18 @@ impl Wire for Generation {
     const SCHEMA: u16 = 8;
     const VERSION: u16 = 1;
     const NAME: &'static str = "generation";
+}
+
+impl Wire for Block {
+    const SCHEMA: u16 = 5;
+    const VERSION: u16 = 1;
+    const NAME: &'static str = "block";
+}
+
+impl Wire for ClusterColumn {
+    const SCHEMA: u16 = 6;
+    const VERSION: u16 = 1;
+    const NAME: &'static str = "clusters";
 }
 
 /// Encodes a value with its envelope.

@@ -9,7 +9,9 @@
 
 use tidemill_codec::{Error, claim, decode, encode, v1};
 use tidemill_domain::{
-    ChoiceScore, Completion, Digest, Ending, EvaluationId, Grade, ItemKey, Outcome, Release, Reuse, Timestamp,
+    Benchmark, BenchmarkName, Block, BlockRef, ChoiceScore, ClusterColumn, ClustersRef, Completion, Digest, Ending,
+    EvaluationId, Grade, GraderSpec, Item, ItemKey, Manifest, Message, Outcome, Prompt, Release, Reuse, Settings,
+    SuiteName, SuiteRef, Tier, Timestamp, WholeBenchmark, WholeManifest,
 };
 
 fn key() -> ItemKey {
@@ -184,8 +186,109 @@ fn golden(name: &str, bytes: &[u8]) {
     );
 }
 
+fn suite() -> SuiteRef {
+    SuiteRef {
+        name: SuiteName::try_new("suite").unwrap(),
+        version: "2026-11".to_owned(),
+        tier: Tier::Promotion,
+    }
+}
+
+fn settings() -> Settings {
+    Settings {
+        max_tokens: 64,
+        temperature: 0.5,
+        top_p: 0.9,
+        stop: vec!["\n".to_owned()],
+        seed: 7,
+        samples: 2,
+    }
+}
+
+fn numeric() -> GraderSpec {
+    GraderSpec::Numeric {
+        pattern: Some("= (.*)".to_owned()),
+        tolerance: 0.01,
+    }
+}
+
+fn items() -> Vec<Item> {
+    let item = |id: &str, prompt| Item {
+        id: id.to_owned(),
+        prompt,
+        targets: vec!["42".to_owned()],
+        choices: vec!["42".to_owned(), "43".to_owned()],
+        correct_choice: Some(0),
+        cluster: Some("passage".to_owned()),
+    };
+    let turn = Message {
+        role: "user".to_owned(),
+        content: "6 · 7?".to_owned(),
+    };
+    vec![
+        item("text", Prompt::Text("6 · 7 =".to_owned())),
+        item("chat", Prompt::Chat(vec![turn])),
+    ]
+}
+
+fn manifest_1() -> WholeManifest {
+    let benchmark = WholeBenchmark {
+        name: BenchmarkName::try_new("sums").unwrap(),
+        settings: settings(),
+        grader: numeric(),
+        items: items(),
+    };
+    WholeManifest {
+        suite: suite(),
+        max_failure_rate: 0.02,
+        benchmarks: vec![benchmark],
+    }
+}
+
+fn manifest() -> Manifest {
+    let benchmark = Benchmark {
+        name: BenchmarkName::try_new("sums").unwrap(),
+        settings: settings(),
+        grader: numeric(),
+        items: 2,
+        blocks: vec![BlockRef {
+            digest: Digest::of(b"block"),
+            end: 2,
+        }],
+        clusters: Some(ClustersRef {
+            digest: Digest::of(b"clusters"),
+            count: 1,
+        }),
+    };
+    Manifest {
+        suite: suite(),
+        max_failure_rate: 0.02,
+        benchmarks: vec![benchmark],
+    }
+}
+
+/// What every service was made to read before manifests were cut into blocks.
+#[test]
+fn a_manifest_of_version_1_still_decodes() {
+    let path = format!("{}/tests/golden/manifest.v1.bin", env!("CARGO_MANIFEST_DIR"));
+    let bytes = std::fs::read(path).unwrap();
+    assert_eq!(decode::<WholeManifest>(&bytes).unwrap(), manifest_1());
+    assert!(matches!(
+        decode::<Manifest>(&bytes),
+        Err(Error::UnknownVersion { found: 1, known: 2, .. })
+    ));
+}
+
 #[test]
 fn released_versions_keep_their_bytes() {
+    golden("manifest.v1.bin", &encode(&manifest_1()).unwrap());
+    golden("manifest.v2.bin", &encode(&manifest()).unwrap());
+    golden("block.v1.bin", &encode(&Block { items: items() }).unwrap());
+    let column = ClusterColumn {
+        of_item: vec![0, 0],
+        count: 1,
+    };
+    golden("clusters.v1.bin", &encode(&column).unwrap());
     golden("release.v1.bin", &encode(&release_v1()).unwrap());
     golden("release.v2.bin", &encode(&release()).unwrap());
     golden("completion.v1.bin", &encode(&completion_v1()).unwrap());

@@ -5,6 +5,7 @@
 //! what travels in binary (releases, completions, grades, manifests) is encoded by `tidemill-codec`, which is why those
 //! types use no serde feature that a non-describing format lacks.
 
+mod block;
 mod checkpoint;
 mod completion;
 mod digest;
@@ -21,7 +22,9 @@ mod result;
 pub mod statistics;
 mod time;
 mod trace;
+mod whole;
 
+pub use block::{BLOCK_BYTES, BLOCK_ITEMS, Block, BlockRef, ClusterColumn, ClustersRef, Packer};
 pub use checkpoint::{CheckpointEvent, RolledBack, Source, Written};
 pub use completion::{ChoiceScore, Completion, Ending};
 pub use digest::Digest;
@@ -37,3 +40,4 @@ pub use release::Release;
 pub use result::{BenchmarkResult, EvaluationResult, OutcomeCounts, ResultMessage, ResultState};
 pub use time::Timestamp;
 pub use trace::TraceContext;
+pub use whole::{WholeBenchmark, WholeManifest};

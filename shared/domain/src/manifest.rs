@@ -1,8 +1,11 @@
 //! A suite rendered once: every prompt, reference and setting that generators and graders need.
+//!
+//! The manifest itself holds no items: it names the blocks in which they lie, so that who needs counts and settings alone
+//! (the dispatcher, the aggregator) stays small whatever a suite's size, and who needs items reads the blocks in use.
 
 use serde::{Deserialize, Serialize};
 
-use crate::{BenchmarkName, EvaluationId, ItemKey, SuiteRef};
+use crate::{BenchmarkName, BlockRef, ClustersRef, EvaluationId, ItemKey, SuiteRef};
 
 /// A rendered suite, stored under its digest in the object store.
 ///
@@ -18,7 +21,7 @@ pub struct Manifest {
     pub benchmarks: Vec<Benchmark>,
 }
 
-/// A benchmark with all its items.
+/// A benchmark, and where its items are.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Benchmark {
     /// Its name, unique in the suite.
@@ -27,8 +30,12 @@ pub struct Benchmark {
     pub settings: Settings,
     /// How they are graded.
     pub grader: GraderSpec,
-    /// At least one.
-    pub items: Vec<Item>,
+    /// How many items it has, at least one.
+    pub items: u32,
+    /// The blocks that hold them, in order.
+    pub blocks: Vec<BlockRef>,
+    /// Which items belong together, where the suite names clusters.
+    pub clusters: Option<ClustersRef>,
 }
 
 /// How completions are asked for; always sent in full, so no server's default takes part.
@@ -167,7 +174,7 @@ impl Manifest {
     /// Every declared key, benchmark by benchmark, item by item.
     pub fn keys<'a>(&'a self, evaluation: &'a EvaluationId) -> impl Iterator<Item = ItemKey> + 'a {
         self.benchmarks.iter().zip(0_u32..).flat_map(move |(benchmark, index)| {
-            (0..benchmark.items.len() as u32).flat_map(move |item| {
+            (0..benchmark.items).flat_map(move |item| {
                 (0..benchmark.settings.samples).map(move |sample| ItemKey {
                     evaluation: evaluation.clone(),
                     benchmark: index,
@@ -178,12 +185,11 @@ impl Manifest {
         })
     }
 
-    /// The benchmark and item that a key names; `None` when this manifest does not declare the key.
+    /// The benchmark of a key; `None` when this manifest does not declare the key.
     #[must_use]
-    pub fn find(&self, key: &ItemKey) -> Option<(&Benchmark, &Item)> {
+    pub fn benchmark_of(&self, key: &ItemKey) -> Option<&Benchmark> {
         let benchmark = self.benchmarks.get(key.benchmark as usize)?;
-        let item = benchmark.items.get(key.item as usize)?;
-        (key.sample < benchmark.settings.samples).then_some((benchmark, item))
+        (key.item < benchmark.items && key.sample < benchmark.settings.samples).then_some(benchmark)
     }
 }
 
@@ -203,11 +209,37 @@ impl Settings {
     }
 }
 
+impl Item {
+    /// About how many bytes it takes in memory.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let texts = |texts: &[String]| -> usize { texts.iter().map(|text| text.len() + size_of::<String>()).sum() };
+        let prompt = match &self.prompt {
+            Prompt::Text(text) => text.len(),
+            Prompt::Chat(messages) => messages
+                .iter()
+                .map(|message| message.role.len() + message.content.len() + size_of::<Message>())
+                .sum(),
+        };
+        let cluster = self.cluster.as_ref().map_or(0, String::len);
+        size_of::<Self>() + self.id.len() + prompt + texts(&self.targets) + texts(&self.choices) + cluster
+    }
+}
+
 impl Benchmark {
     /// Declared samples: items times samples per item.
     #[must_use]
     pub fn samples(&self) -> u64 {
-        self.items.len() as u64 * u64::from(self.settings.samples)
+        u64::from(self.items) * u64::from(self.settings.samples)
+    }
+
+    /// The block of an item, and the item's index there; `None` for an ordinal that is not declared.
+    #[must_use]
+    pub fn block_of(&self, item: u32) -> Option<(&BlockRef, usize)> {
+        let index = self.blocks.partition_point(|block| block.end <= item);
+        let block = self.blocks.get(index)?;
+        let first = index.checked_sub(1).map_or(0, |before| self.blocks[before].end);
+        Some((block, (item - first) as usize))
     }
 
     /// Nothing is generated: the choices' log-probabilities are asked for.

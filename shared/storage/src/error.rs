@@ -2,6 +2,8 @@
 
 use tidemill_domain::{Class, Digest};
 
+use crate::Kind;
+
 /// A failure of the object store.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -32,13 +34,18 @@ pub enum Error {
         address: String,
     },
     /// What is there is not what its key says.
-    #[error("manifest {digest} in the object store is damaged: {detail}")]
+    #[error("{what} {digest} in the object store is damaged: {detail}; run `tidemill evaluate` again to write it anew")]
     Damaged {
-        /// The manifest.
+        /// What it is.
+        what: Kind,
+        /// Its digest.
         digest: Digest,
         /// How it shows.
         detail: String,
     },
+    /// The thread that read or wrote died.
+    #[error("the object store was not read or written to the end: {0}")]
+    Interrupted(String),
     /// A message or manifest that does not decode.
     #[error(transparent)]
     Codec(#[from] tidemill_codec::Error),
@@ -49,7 +56,7 @@ impl Error {
     #[must_use]
     pub const fn class(&self) -> Class {
         match self {
-            Self::Access { .. } | Self::Missing { .. } => Class::Transient,
+            Self::Access { .. } | Self::Missing { .. } | Self::Interrupted(_) => Class::Transient,
             Self::Address { .. } | Self::Damaged { .. } | Self::Codec(_) => Class::Permanent,
         }
     }

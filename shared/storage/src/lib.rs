@@ -1,15 +1,19 @@
-//! The object store: manifests, and bodies too large for a message.
+//! The object store: manifests with their blocks of items, and bodies too large for a message.
 //!
 //! Everything is stored under its content's digest, so a second write of the same thing changes nothing and two writers
 //! cannot disagree. Nothing here decides what is kept for how long.
 
 mod address;
+mod blocks;
 mod cached;
 mod error;
 mod manifests;
+mod objects;
 mod store;
 
 pub use address::Address;
+pub use blocks::{BlockWriter, StoredItem};
 pub use cached::{CachedBody, cached_body};
 pub use error::Error;
+pub use objects::Kind;
 pub use store::Store;

@@ -3,8 +3,10 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tidemill_domain::{Digest, Manifest};
+use tidemill_codec::Wire as _;
+use tidemill_domain::{Digest, Manifest, Packer, WholeManifest};
 
+use crate::objects::{Kind, sealed};
 use crate::{Error, Store};
 
 /// Manifests kept in memory. One evaluation needs one; a sweep over many suites alternates between a few.
@@ -33,30 +35,31 @@ impl Manifests {
     }
 }
 
-fn key(digest: &Digest) -> String {
-    format!("manifests/{}.zst", digest.hex())
-}
-
-const COMPRESSION_LEVEL: i32 = 3;
-
 impl Store {
-    /// Writes a manifest and returns its digest, under which [`Store::manifest`] finds it.
+    /// Writes a manifest whose blocks are stored, and returns its digest, under which [`Store::manifest`] finds it.
     ///
     /// # Errors
     /// [`Error::Access`].
     pub async fn put_manifest(&self, manifest: Manifest) -> Result<Digest, Error> {
-        let bytes = tidemill_codec::encode(&manifest)?;
-        let digest = Digest::of(&bytes);
-        let compressed = zstd::bulk::compress(&bytes, COMPRESSION_LEVEL).map_err(|error| Error::Damaged {
-            digest: digest.clone(),
-            detail: error.to_string(),
-        })?;
-        self.put(&key(&digest), compressed).await?;
+        let (digest, object) = sealed(Kind::Manifest, &manifest)?;
+        self.put(&Kind::Manifest.key(&digest), object).await?;
         self.manifests.keep(digest.clone(), Arc::new(manifest));
         Ok(digest)
     }
 
+    /// Writes a manifest that is in memory with all its items: its blocks, then itself.
+    ///
+    /// # Errors
+    /// [`Error::Access`].
+    pub async fn put_whole(&self, whole: WholeManifest) -> Result<Digest, Error> {
+        let manifest = self.split(whole).await?;
+        self.put_manifest(manifest).await
+    }
+
     /// The manifest of a digest. At most one caller reads it from the store, the others wait for that.
+    ///
+    /// One of version 1 has its items in it; they are written to blocks when it is first read, so that later reads are
+    /// those of any other.
     ///
     /// # Errors
     /// [`Error::Missing`], [`Error::Access`], [`Error::Damaged`] or [`Error::Codec`].
@@ -68,18 +71,40 @@ impl Store {
         if let Some(manifest) = self.manifests.cached(digest) {
             return Ok(manifest);
         }
-        let compressed = self.get(&key(digest)).await?;
-        let damaged = |detail: String| Error::Damaged {
-            digest: digest.clone(),
-            detail,
+        let opened = self.open_object(Kind::Manifest, digest).await?;
+        let manifest = if opened.version == WholeManifest::VERSION {
+            self.split(tidemill_codec::decode::<WholeManifest>(&opened.bytes)?)
+                .await?
+        } else {
+            tidemill_codec::decode::<Manifest>(&opened.bytes)?
         };
-        let bytes = zstd::stream::decode_all(compressed.as_slice()).map_err(|error| damaged(error.to_string()))?;
-        if Digest::of(&bytes) != *digest {
-            return Err(damaged("its content has another digest".to_owned()));
-        }
-        let manifest = Arc::new(tidemill_codec::decode::<Manifest>(&bytes)?);
+        let manifest = Arc::new(manifest);
         self.manifests.keep(digest.clone(), Arc::clone(&manifest));
         Ok(manifest)
+    }
+
+    async fn split(&self, mut whole: WholeManifest) -> Result<Manifest, Error> {
+        let mut writer = self.block_writer();
+        let mut benchmarks = Vec::with_capacity(whole.benchmarks.len());
+        for mut benchmark in std::mem::take(&mut whole.benchmarks) {
+            let (mut packer, mut blocks) = (Packer::default(), Vec::new());
+            for item in std::mem::take(&mut benchmark.items) {
+                if let Some((block, end)) = packer.push(item) {
+                    blocks.push(writer.block(&block, end).await?);
+                }
+            }
+            if let Some((block, end)) = packer.rest() {
+                blocks.push(writer.block(&block, end).await?);
+            }
+            let items = packer.packed();
+            let clusters = match packer.clusters() {
+                Some(column) => Some(writer.clusters(&column).await?),
+                None => None,
+            };
+            benchmarks.push(benchmark.located(blocks, items, clusters));
+        }
+        writer.finish().await?;
+        Ok(whole.located(benchmarks))
     }
 }
 
@@ -124,8 +149,8 @@ mod tests {
             store.put_manifest(manifest("1")).await.unwrap(),
             store.put_manifest(manifest("2")).await.unwrap(),
         );
-        let swapped = store.get(&key(&two)).await.unwrap();
-        store.put(&key(&one), swapped).await.unwrap();
+        let swapped = store.get(&Kind::Manifest.key(&two)).await.unwrap();
+        store.put(&Kind::Manifest.key(&one), swapped).await.unwrap();
         let fresh = Store::open(Address::of_folder(folder.path())).unwrap();
         assert!(matches!(fresh.manifest(&one).await.unwrap_err(), Error::Damaged { .. }));
     }

@@ -7,15 +7,17 @@ use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 use tidemill_codec::{Body, Envelope};
 use tidemill_domain::{Digest, EvaluationId};
 
+use crate::blocks::Blocks;
 use crate::manifests::Manifests;
 use crate::{Address, Error};
 
-/// A cheap handle on the object store, with a small cache of the manifests in use.
+/// A cheap handle on the object store, with a bounded cache of the manifests and blocks in use.
 #[derive(Debug, Clone)]
 pub struct Store {
     address: Address,
     pub(crate) inner: Arc<dyn ObjectStore>,
     pub(crate) manifests: Arc<Manifests>,
+    pub(crate) blocks: Arc<Blocks>,
 }
 
 /// Bodies above this many bytes travel by claim check.
@@ -31,6 +33,7 @@ impl Store {
             inner: address.open()?,
             address,
             manifests: Arc::default(),
+            blocks: Arc::default(),
         })
     }
 

@@ -1,6 +1,7 @@
 //! Item ids: taken from a column, or made from a row's content.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use serde_json::{Map, Value};
 
@@ -14,17 +15,41 @@ pub(crate) fn content_digest(columns: &Columns) -> String {
 }
 
 /// The ids given out in a benchmark, with the rows that hold them.
+///
+/// Ids are kept as 16 bytes of their hash, about 50 bytes a row in all: a suite may have a million rows with long ids.
 #[derive(Debug, Default)]
 pub(crate) struct Ids {
-    holders: HashMap<String, (u64, Form)>,
+    holders: HashMap<[u8; 16], Holder>,
+}
+
+/// The row that holds an id, above two bits for the [`Form`].
+#[derive(Debug, Clone, Copy)]
+struct Holder(u64);
+
+impl Holder {
+    const fn new(row: u64, form: Form) -> Self {
+        Self(row << 2 | form as u64)
+    }
+
+    const fn row(self) -> u64 {
+        self.0 >> 2
+    }
+
+    const fn form(self) -> Form {
+        match self.0 & 3 {
+            0 => Form::Text,
+            1 => Form::Integer,
+            _ => Form::Content,
+        }
+    }
 }
 
 /// What an id was made from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
-    Text,
-    Integer,
-    Content,
+    Text = 0,
+    Integer = 1,
+    Content = 2,
 }
 
 impl Ids {
@@ -49,16 +74,22 @@ impl Ids {
     }
 
     fn claim(&mut self, row: u64, id: String, form: Form) -> Result<String, String> {
-        let Some((earlier, held)) = self.holders.get(&id) else {
-            self.holders.insert(id.clone(), (row, form));
-            return Ok(id);
+        let mut short = [0; 16];
+        short.copy_from_slice(&blake3::hash(id.as_bytes()).as_bytes()[..16]);
+        let holder = match self.holders.entry(short) {
+            Entry::Vacant(free) => {
+                free.insert(Holder::new(row, form));
+                return Ok(id);
+            }
+            Entry::Occupied(held) => *held.get(),
         };
+        let (earlier, held) = (holder.row(), holder.form());
         let rows = format!("rows {earlier} and {row}");
-        Err(match (*held, form) {
+        Err(match (held, form) {
             (Form::Content, _) => format!("{rows} are equal and have no id: remove one, or name a column of ids"),
             (held, form) if held == form => format!("{rows} have the same id {id:?}"),
             (held, _) => {
-                let integer = if held == Form::Integer { *earlier } else { row };
+                let integer = if held == Form::Integer { earlier } else { row };
                 format!("{rows} have the same id {id:?}: as an integer in row {integer}, as a text in the other")
             }
         })

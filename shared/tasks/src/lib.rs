@@ -1,4 +1,5 @@
-//! Suites: from a suite file and its data to a rendered [`Manifest`](tidemill_domain::Manifest).
+//! Suites: from a suite file and its data to a rendered [`Manifest`](tidemill_domain::Manifest) and
+//! its blocks of items.
 //!
 //! Everything that can be wrong with a suite is found here, before anything is generated, and all of it is reported at
 //! once: a misspelt field, a template that names a missing column, two rows with one id. A manifest that this crate hands
@@ -24,8 +25,10 @@ mod grader_spec;
 mod ids;
 mod render;
 mod shots;
+mod sink;
 mod template;
 
 pub use error::{BenchmarkLabel, Place, SuiteError, SuiteErrors, Warning};
-pub use load::{Loaded, load};
+pub use load::{LoadError, Loaded, load};
+pub use sink::{Collected, Sink, Stopped};
 pub use suite::{BenchmarkTable, GraderTable, MessageTable, SuiteFile, suite_schema};

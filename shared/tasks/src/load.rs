@@ -5,30 +5,47 @@ use std::path::Path;
 use tidemill_domain::Manifest;
 
 use crate::error::{Place, Problems, SuiteErrors, Warning};
+use crate::sink::{Sink, Stopped};
 use crate::{decode, render};
 
 /// A suite that is ready to be evaluated.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Loaded {
-    /// Every prompt and reference.
+    /// Every setting, and where the items are.
     pub manifest: Manifest,
     /// What is odd about the suite, for people to read.
     pub warnings: Vec<Warning>,
 }
 
-/// Reads a suite file and its data, and renders every item.
+/// Why a suite was not rendered.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LoadError {
+    /// The suite or its data is wrong.
+    #[error(transparent)]
+    Suite(#[from] SuiteErrors),
+    /// The sink took nothing more.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
+}
+
+/// Reads a suite file and its data, and renders every item into the sink, holding one block of them at a time.
 ///
 /// Items keep the order of their rows. An item's few-shot examples are the first rows of `few_shot_data` that differ from
 /// its own row; each is the prompt, a space unless the prompt ends in white space, the target and an empty line, or, in a
 /// chat, the turns followed by the target as the assistant's. The choices of a likelihood follow the prompt in the same way,
 /// so they begin with that space here. Their targets are the right choice's text; those of kind `choice` are letters.
 ///
+/// What is wrong shows only as rows are read, so a sink may hold blocks of a suite that is refused.
+///
 /// # Errors
-/// [`SuiteErrors`] with everything that is wrong; of row errors the first 20 of each benchmark and the count of the rest.
-pub fn load(path: &Path) -> Result<Loaded, SuiteErrors> {
+/// [`LoadError::Suite`] with everything that is wrong; of row errors the first 20 of each benchmark and the count of the
+/// rest. [`LoadError::Stopped`] when the sink does not go on.
+pub fn load(path: &Path, sink: &mut dyn Sink) -> Result<Loaded, LoadError> {
     let mut problems = Problems::default();
-    let text = read(path, &mut problems);
-    let manifest = text.and_then(|text| render(path, &text, &mut problems));
+    let manifest = match read(path, &mut problems) {
+        Some(text) => render(path, &text, &mut problems, sink)?,
+        None => None,
+    };
     let (manifest, warnings) = problems.settle(manifest)?;
     Ok(Loaded { manifest, warnings })
 }
@@ -52,15 +69,16 @@ fn read(path: &Path, problems: &mut Problems) -> Option<String> {
     }
 }
 
-fn render(path: &Path, text: &str, problems: &mut Problems) -> Option<Manifest> {
+fn render(path: &Path, text: &str, problems: &mut Problems, sink: &mut dyn Sink) -> Result<Option<Manifest>, Stopped> {
     let decoded = decode::decode(path, text, problems);
     let mut benchmarks = Vec::new();
     for entry in &decoded.benchmarks {
-        benchmarks.extend(render::benchmark(entry, problems));
+        benchmarks.extend(render::benchmark(entry, problems, sink)?);
     }
-    Some(Manifest {
-        suite: decoded.suite?,
-        max_failure_rate: decoded.max_failure_rate,
+    let (max_failure_rate, suite) = (decoded.max_failure_rate, decoded.suite);
+    Ok(suite.map(|suite| Manifest {
+        suite,
+        max_failure_rate,
         benchmarks,
-    })
+    }))
 }

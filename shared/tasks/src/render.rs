@@ -4,7 +4,7 @@ use std::fmt;
 
 use minijinja::{Environment, Value};
 use serde_json::Value as Json;
-use tidemill_domain::{Benchmark, GraderSpec, Item, Message, Prompt};
+use tidemill_domain::{Benchmark, BlockRef, GraderSpec, Item, Message, Packer, Prompt, WholeBenchmark};
 
 use crate::answer::{self, Answer};
 use crate::data::{DataFile, Row, RowError};
@@ -13,16 +13,21 @@ use crate::error::{Place, Problems};
 use crate::faults::Faults;
 use crate::ids::{Ids, content_digest};
 use crate::shots::{Shots, continuation};
+use crate::sink::{Sink, Stopped};
 use crate::template::{Template, context, environment};
 
-/// Renders a benchmark; `None` when anything in it is wrong, after reporting all of it.
-pub(crate) fn benchmark(entry: &BenchmarkEntry, problems: &mut Problems) -> Option<Benchmark> {
+/// Renders a benchmark into the sink, block by block; `None` when anything in it is wrong, after reporting all of it.
+pub(crate) fn benchmark(
+    entry: &BenchmarkEntry,
+    problems: &mut Problems,
+    sink: &mut dyn Sink,
+) -> Result<Option<Benchmark>, Stopped> {
     let environment = environment();
     let templates = match Templates::compile(&environment, entry) {
         Ok(templates) => templates,
         Err(fault) => {
             problems.error(fault.place(entry), fault.message);
-            return None;
+            return Ok(None);
         }
     };
     let mut faults = Faults::new(entry.place.clone());
@@ -36,11 +41,13 @@ pub(crate) fn benchmark(entry: &BenchmarkEntry, problems: &mut Problems) -> Opti
         // Examples that could not be read would only be reported again for each item.
         shots: if faults.is_empty() { shots } else { Shots::none() },
         ids: Ids::default(),
-        items: Vec::new(),
+        packer: Packer::default(),
+        blocks: Vec::new(),
+        sink,
         ambiguities: Ambiguities::default(),
         faults,
     };
-    rendering.read(&entry.data.value);
+    rendering.read(&entry.data.value)?;
     rendering.settle(problems)
 }
 
@@ -172,7 +179,9 @@ struct Rendering<'e> {
     templates: Templates<'e>,
     shots: Shots,
     ids: Ids,
-    items: Vec<Item>,
+    packer: Packer,
+    blocks: Vec<BlockRef>,
+    sink: &'e mut dyn Sink,
     ambiguities: Ambiguities,
     faults: Faults,
 }
@@ -185,10 +194,13 @@ struct Ambiguities {
 }
 
 impl Rendering<'_> {
-    fn read(&mut self, file: &DataFile) {
+    fn read(&mut self, file: &DataFile) -> Result<(), Stopped> {
         let rows = match file.rows() {
             Ok(rows) => rows,
-            Err(error) => return self.unreadable(error),
+            Err(error) => {
+                self.unreadable(error);
+                return Ok(());
+            }
         };
         let limit = self.entry.limit.and_then(|limit| usize::try_from(limit).ok());
         let mut any = false;
@@ -196,8 +208,9 @@ impl Rendering<'_> {
             any = true;
             match row {
                 Ok(row) => {
-                    let item = self.item(&row);
-                    self.items.extend(item);
+                    if let Some(item) = self.item(&row) {
+                        self.keep(item)?;
+                    }
                 }
                 Err(error) => self.unreadable(error),
             }
@@ -206,6 +219,17 @@ impl Rendering<'_> {
             let message = "holds no rows; a benchmark needs at least one".to_owned();
             self.unreadable(RowError { row: None, message });
         }
+        Ok(())
+    }
+
+    /// Once a row is wrong, the others are only looked at: a benchmark with a fault is stored no further.
+    fn keep(&mut self, item: Item) -> Result<(), Stopped> {
+        if self.faults.is_empty()
+            && let Some((block, end)) = self.packer.push(item)
+        {
+            self.blocks.push(self.sink.block(block, end)?);
+        }
+        Ok(())
     }
 
     fn item(&mut self, row: &Row) -> Option<Item> {
@@ -286,16 +310,28 @@ impl Rendering<'_> {
         self.faults.push(place, error.message);
     }
 
-    fn settle(self, problems: &mut Problems) -> Option<Benchmark> {
+    fn settle(mut self, problems: &mut Problems) -> Result<Option<Benchmark>, Stopped> {
         self.ambiguities.report(self.entry, problems);
         let is_whole = self.faults.is_empty();
         self.faults.report(problems);
-        is_whole.then(|| Benchmark {
+        if !is_whole {
+            return Ok(None);
+        }
+        if let Some((block, end)) = self.packer.rest() {
+            self.blocks.push(self.sink.block(block, end)?);
+        }
+        let items = self.packer.packed();
+        let clusters = match self.packer.clusters() {
+            Some(column) => Some(self.sink.clusters(column)?),
+            None => None,
+        };
+        let benchmark = WholeBenchmark {
             name: self.entry.name.clone(),
             settings: self.entry.settings.clone(),
             grader: self.entry.grader.clone(),
-            items: self.items,
-        })
+            items: Vec::new(),
+        };
+        Ok(Some(benchmark.located(self.blocks, items, clusters)))
     }
 }
 

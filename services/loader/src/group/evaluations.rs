@@ -1,8 +1,6 @@
 //! The evaluations of a group: taken up, announced, given up.
 
-use std::sync::Arc;
-
-use tidemill_domain::{EvaluationEvent, EvaluationId, EvaluationState, Manifest};
+use tidemill_domain::{EvaluationEvent, EvaluationId, EvaluationState};
 use tidemill_service::fault::{self, Point};
 use tidemill_service::now;
 use tidemill_streams::{StateChange, declared, subject};
@@ -14,6 +12,7 @@ use crate::{cached, released};
 impl Runner {
     /// Gives live evaluations that the dispatcher does not have yet to it.
     pub(super) async fn take_up(&mut self, engines: &mut Engines) {
+        let mut is_new = false;
         for event in self.live.clone() {
             if self.followed.contains_key(&event.evaluation) {
                 continue;
@@ -36,26 +35,47 @@ impl Runner {
             self.dispatcher.add(
                 event.evaluation.clone(),
                 event.manifest.clone(),
-                Arc::clone(&manifest),
+                manifest,
                 &known,
                 again,
             );
             self.followed.insert(event.evaluation.clone(), guard);
-            if self.context.config.cache.enabled && !event.no_cache {
-                self.share(&event, &manifest).await;
-            }
+            is_new = true;
+        }
+        if is_new && self.context.config.cache.enabled {
+            self.share().await;
         }
     }
 
-    /// Lets an evaluation take part in the generation cache.
-    async fn share(&mut self, event: &EvaluationEvent, manifest: &Arc<Manifest>) {
+    /// Lets evaluations take part in the generation cache.
+    ///
+    /// Of an evaluation that is alone with new weights nothing needs to be known: all of its answers are left in the cache
+    /// and none can be there. What it asks for is computed once there is something to share.
+    async fn share(&mut self) {
+        let is_followed = |event: &&EvaluationEvent| self.followed.contains_key(&event.evaluation) && !event.no_cache;
+        let sharing: Vec<EvaluationEvent> = self.live.iter().filter(is_followed).cloned().collect();
+        if sharing.is_empty() {
+            return;
+        }
         if !std::mem::replace(&mut self.knows_cache, true) {
             self.dispatcher.learn(cached::known(&self.context, &self.group).await);
         }
-        match cached::asked(&event.checkpoint, manifest).await {
-            Ok(generations) => self.dispatcher.share(&event.evaluation, generations),
-            Err(error) => {
-                tracing::error!(evaluation_id = %event.evaluation, error, "goes on without the generation cache")
+        for event in &sharing {
+            self.dispatcher.keep(&event.evaluation);
+            let store = &self.context.store;
+            let Ok(manifest) = store.manifest(&event.manifest).await else {
+                continue;
+            };
+            // Benchmarks of one suite may ask the same, to grade it otherwise.
+            let may_share = sharing.len() > 1 || manifest.benchmarks.len() > 1 || self.dispatcher.knows_generations();
+            if !may_share || self.dispatcher.is_shared(&event.evaluation) {
+                continue;
+            }
+            match cached::asked(store, &event.checkpoint, &manifest).await {
+                Ok(generations) => self.dispatcher.share(&event.evaluation, generations),
+                Err(error) => {
+                    tracing::warn!(evaluation_id = %event.evaluation, %error, "takes nothing over from the generation cache");
+                }
             }
         }
     }

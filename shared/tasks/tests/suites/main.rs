@@ -7,4 +7,6 @@ mod rendering;
 #[cfg(test)]
 mod schema;
 #[cfg(test)]
+mod streaming;
+#[cfg(test)]
 mod support;

@@ -1,6 +1,6 @@
 //! What items come out of rows.
 
-use crate::support::{Folder, question_suite, suite};
+use crate::support::{Folder, question_suite, suite, whole};
 use tidemill_domain::{GraderSpec, Item, Message, Normalise, Prompt, Take};
 
 fn items(fields: &str, rows: &str) -> Vec<Item> {
@@ -30,9 +30,9 @@ fn turns(item: &Item) -> Vec<(&str, &str)> {
 #[test]
 fn a_shipped_suite_of_every_grader_renders() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/suites/data/every-grader/suite.toml");
-    let loaded = tidemill_tasks::load(&path).unwrap_or_else(|errors| panic!("{errors}"));
-    assert_eq!(loaded.warnings, []);
-    insta::assert_json_snapshot!(loaded.manifest);
+    let (manifest, warnings) = whole(&path);
+    assert_eq!(warnings, []);
+    insta::assert_json_snapshot!(manifest);
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! Suites in a folder of their own.
 
+use std::path::{Path, PathBuf};
+
 use tempfile::TempDir;
-use tidemill_domain::{Benchmark, Item};
-use tidemill_tasks::{Loaded, SuiteErrors, load};
+use tidemill_domain::{Item, WholeBenchmark, WholeManifest};
+use tidemill_tasks::{Collected, LoadError, Loaded, SuiteErrors, Warning, load};
 
 pub(crate) struct Folder(TempDir);
 
@@ -17,7 +19,18 @@ impl Folder {
     }
 
     pub(crate) fn load(&self) -> Result<Loaded, SuiteErrors> {
-        load(&self.0.path().join("suite.toml"))
+        self.load_into(&mut Collected::default())
+    }
+
+    pub(crate) fn load_into(&self, sink: &mut Collected) -> Result<Loaded, SuiteErrors> {
+        load(&self.path(), sink).map_err(|error| match error {
+            LoadError::Suite(errors) => errors,
+            LoadError::Stopped(stopped) => panic!("{stopped}"),
+        })
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.0.path().join("suite.toml")
     }
 
     /// The error text, without this folder's path.
@@ -33,12 +46,8 @@ impl Folder {
     }
 
     /// The only benchmark.
-    pub(crate) fn benchmark(&self) -> Benchmark {
-        let mut benchmarks = self
-            .load()
-            .unwrap_or_else(|errors| panic!("{errors}"))
-            .manifest
-            .benchmarks;
+    pub(crate) fn benchmark(&self) -> WholeBenchmark {
+        let mut benchmarks = whole(&self.path()).0.benchmarks;
         assert_eq!(benchmarks.len(), 1);
         benchmarks.remove(0)
     }
@@ -51,6 +60,28 @@ impl Folder {
     fn plain(&self, text: &str) -> String {
         text.replace(&format!("{}/", self.0.path().display()), "")
     }
+}
+
+/// A suite's manifest with its items in it, and the warnings.
+pub(crate) fn whole(path: &Path) -> (WholeManifest, Vec<Warning>) {
+    let mut collected = Collected::default();
+    let Loaded { manifest, warnings } = load(path, &mut collected).unwrap_or_else(|errors| panic!("{errors}"));
+    let benchmarks = manifest
+        .benchmarks
+        .iter()
+        .enumerate()
+        .map(|(index, benchmark)| WholeBenchmark {
+            name: benchmark.name.clone(),
+            settings: benchmark.settings.clone(),
+            grader: benchmark.grader.clone(),
+            items: collected.items(&manifest, index).cloned().collect(),
+        });
+    let whole = WholeManifest {
+        suite: manifest.suite.clone(),
+        max_failure_rate: manifest.max_failure_rate,
+        benchmarks: benchmarks.collect(),
+    };
+    (whole, warnings)
 }
 
 /// A suite of one benchmark over `rows.jsonl`; `fields` may end in a grader table, else answers are compared exactly.

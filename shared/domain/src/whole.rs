@@ -1,0 +1,56 @@
+//! A manifest with its items in it: what version 1 of the manifest was, and how small ones are written down.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Benchmark, BenchmarkName, BlockRef, ClustersRef, GraderSpec, Item, Manifest, Settings, SuiteRef};
+
+/// A rendered suite as one value. The field order is the wire format of manifest version 1.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WholeManifest {
+    /// The suite it was rendered from.
+    pub suite: SuiteRef,
+    /// Share of failed samples, 0 to 1, above which an evaluation is invalid.
+    pub max_failure_rate: f64,
+    /// At least one.
+    pub benchmarks: Vec<WholeBenchmark>,
+}
+
+/// A benchmark with all its items.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WholeBenchmark {
+    /// Its name, unique in the suite.
+    pub name: BenchmarkName,
+    /// How completions are asked for.
+    pub settings: Settings,
+    /// How they are graded.
+    pub grader: GraderSpec,
+    /// At least one.
+    pub items: Vec<Item>,
+}
+
+impl WholeManifest {
+    /// The manifest of benchmarks whose items were stored.
+    #[must_use]
+    pub fn located(self, benchmarks: Vec<Benchmark>) -> Manifest {
+        Manifest {
+            suite: self.suite,
+            max_failure_rate: self.max_failure_rate,
+            benchmarks,
+        }
+    }
+}
+
+impl WholeBenchmark {
+    /// The benchmark whose items were stored in these blocks.
+    #[must_use]
+    pub fn located(self, blocks: Vec<BlockRef>, items: u32, clusters: Option<ClustersRef>) -> Benchmark {
+        Benchmark {
+            name: self.name,
+            settings: self.settings,
+            grader: self.grader,
+            items,
+            blocks,
+            clusters,
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Blocks of items: written as a suite is rendered, read by who needs items, the ones in use kept within a bound of bytes.
+
+use std::fmt;
+use std::hash::RandomState;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{OptionsBuilder, Weighter};
+use tidemill_domain::{Block, BlockRef, ClusterColumn, ClustersRef, Digest, Item, ItemKey, Manifest};
+use tokio::task::JoinSet;
+
+use crate::objects::{Kind, sealed};
+use crate::{Error, Store};
+
+/// Bytes of blocks kept in memory. Items are released and graded in about their order, so a few blocks of each benchmark
+/// are in use at a time; a block takes about a mebibyte.
+const CACHED_BYTES: u64 = 64 << 20;
+
+/// Blocks written at once: enough to hide a remote store's round trip, few enough to bound what waits in memory.
+const WRITES_AT_ONCE: usize = 8;
+
+/// The blocks in use.
+pub(crate) struct Blocks(Cache<Digest, Held, Bytes, RandomState, DefaultLifecycle<Digest, Held>>);
+
+#[derive(Debug, Clone)]
+struct Held {
+    block: Arc<Block>,
+    bytes: u64,
+}
+
+#[derive(Debug, Clone)]
+struct Bytes;
+
+impl Weighter<Digest, Held> for Bytes {
+    fn weight(&self, _digest: &Digest, held: &Held) -> u64 {
+        held.bytes
+    }
+}
+
+impl Default for Blocks {
+    fn default() -> Self {
+        Self::of(CACHED_BYTES)
+    }
+}
+
+impl Blocks {
+    fn of(bytes: u64) -> Self {
+        // One shard: with several, each would hold its share of the bytes alone, and a large block fits in none.
+        let options = OptionsBuilder::new()
+            .shards(1)
+            .estimated_items_capacity((bytes >> 20) as usize)
+            .weight_capacity(bytes)
+            .build();
+        Self(match options {
+            Ok(options) => Cache::with_options(options, Bytes, RandomState::new(), DefaultLifecycle::default()),
+            Err(_) => Cache::with(
+                (bytes >> 20) as usize,
+                bytes,
+                Bytes,
+                RandomState::new(),
+                DefaultLifecycle::default(),
+            ),
+        })
+    }
+}
+
+impl fmt::Debug for Blocks {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Blocks")
+            .field("blocks", &self.0.len())
+            .field("bytes", &self.0.weight())
+            .finish()
+    }
+}
+
+/// An item with the block that holds it.
+#[derive(Debug, Clone)]
+pub struct StoredItem {
+    block: Arc<Block>,
+    index: usize,
+}
+
+impl From<Item> for StoredItem {
+    fn from(item: Item) -> Self {
+        Self {
+            block: Arc::new(Block { items: vec![item] }),
+            index: 0,
+        }
+    }
+}
+
+impl Deref for StoredItem {
+    type Target = Item;
+
+    fn deref(&self) -> &Item {
+        &self.block.items[self.index]
+    }
+}
+
+impl Store {
+    /// The item of a key; `None` when the manifest does not declare the key.
+    ///
+    /// Reads the item's block unless it is kept; of several callers one reads, and the others wait for that.
+    ///
+    /// # Errors
+    /// [`Error::Missing`], [`Error::Access`], [`Error::Damaged`] or [`Error::Codec`], naming the block.
+    ///
+    /// # Cancel safety
+    /// Dropping it loses nothing; another caller that waits reads the block then.
+    pub async fn item(&self, manifest: &Manifest, key: &ItemKey) -> Result<Option<StoredItem>, Error> {
+        let located = manifest
+            .benchmark_of(key)
+            .and_then(|benchmark| benchmark.block_of(key.item));
+        let Some((place, index)) = located else {
+            return Ok(None);
+        };
+        let block = self.block(&place.digest).await?;
+        if index < block.items.len() {
+            return Ok(Some(StoredItem { block, index }));
+        }
+        Err(Error::Damaged {
+            what: Kind::Block,
+            digest: place.digest.clone(),
+            detail: format!(
+                "it holds {} items, and its manifest looks for one beyond them",
+                block.items.len()
+            ),
+        })
+    }
+
+    /// The block of a digest.
+    ///
+    /// # Errors
+    /// As [`Store::item`].
+    pub async fn block(&self, digest: &Digest) -> Result<Arc<Block>, Error> {
+        let read = async {
+            let block: Block = self.sealed_object(Kind::Block, digest).await?;
+            let bytes = block.bytes() as u64;
+            Ok::<_, Error>(Held {
+                block: Arc::new(block),
+                bytes,
+            })
+        };
+        Ok(self.blocks.0.get_or_insert_async(digest, read).await?.block)
+    }
+
+    /// The clusters of every benchmark of a manifest, in its order; `None` where a benchmark names none.
+    ///
+    /// # Errors
+    /// As [`Store::item`], naming the column.
+    pub async fn clusters(&self, manifest: &Manifest) -> Result<Vec<Option<ClusterColumn>>, Error> {
+        let mut columns = Vec::with_capacity(manifest.benchmarks.len());
+        for benchmark in &manifest.benchmarks {
+            let column = match &benchmark.clusters {
+                Some(clusters) => Some(self.sealed_object(Kind::Clusters, &clusters.digest).await?),
+                None => None,
+            };
+            columns.push(column);
+        }
+        Ok(columns)
+    }
+
+    /// Begins to write blocks.
+    #[must_use]
+    pub fn block_writer(&self) -> BlockWriter {
+        BlockWriter {
+            store: self.clone(),
+            writing: JoinSet::new(),
+        }
+    }
+}
+
+/// Writes blocks while more are made: a few at once, whose ends [`BlockWriter::finish`] waits for.
+#[derive(Debug)]
+pub struct BlockWriter {
+    store: Store,
+    writing: JoinSet<Result<(), Error>>,
+}
+
+impl BlockWriter {
+    /// Writes a block that ends at an ordinal, and names it.
+    ///
+    /// # Errors
+    /// [`Error::Access`], of this block or of one before.
+    pub async fn block(&mut self, block: &Block, end: u32) -> Result<BlockRef, Error> {
+        let (digest, object) = sealed(Kind::Block, block)?;
+        self.write(Kind::Block, &digest, object).await?;
+        Ok(BlockRef { digest, end })
+    }
+
+    /// Writes a benchmark's clusters, and names them.
+    ///
+    /// # Errors
+    /// As [`BlockWriter::block`].
+    pub async fn clusters(&mut self, column: &ClusterColumn) -> Result<ClustersRef, Error> {
+        let (digest, object) = sealed(Kind::Clusters, column)?;
+        self.write(Kind::Clusters, &digest, object).await?;
+        Ok(ClustersRef {
+            digest,
+            count: column.count,
+        })
+    }
+
+    /// Waits until everything is stored.
+    ///
+    /// # Errors
+    /// As [`BlockWriter::block`].
+    pub async fn finish(mut self) -> Result<(), Error> {
+        while self.settle_one().await? {}
+        Ok(())
+    }
+
+    async fn write(&mut self, kind: Kind, digest: &Digest, object: Vec<u8>) -> Result<(), Error> {
+        while self.writing.len() >= WRITES_AT_ONCE {
+            self.settle_one().await?;
+        }
+        let (store, key) = (self.store.clone(), kind.key(digest));
+        self.writing.spawn(async move { store.put(&key, object).await });
+        Ok(())
+    }
+
+    /// False when nothing is being written.
+    async fn settle_one(&mut self) -> Result<bool, Error> {
+        match self.writing.join_next().await {
+            None => Ok(false),
+            Some(Ok(written)) => written.map(|()| true),
+            Some(Err(error)) => Err(Error::Interrupted(error.to_string())),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "blocks_tests.rs"]
+mod tests;
