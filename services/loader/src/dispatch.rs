@@ -5,7 +5,7 @@
 //! ahead of it, so that an engine never waits for the way here and back. Of samples that want the same generation one is
 //! out at a time; see [`sharing`](crate::sharing).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,6 +38,8 @@ struct Evaluation {
     waiting: VecDeque<u32>,
     /// Ordinals that are out, with the time of their release.
     out: BTreeMap<u32, Instant>,
+    /// Ordinals that are held in the DEAD stream.
+    held: BTreeSet<u32>,
     /// Another dispatcher may have released items before.
     again: bool,
     /// Its answers are left in the generation cache.
@@ -161,7 +163,7 @@ impl Dispatcher {
                 let Some(ordinal) = evaluation.waiting.pop_front() else {
                     break;
                 };
-                if evaluation.done[ordinal as usize] {
+                if evaluation.done[ordinal as usize] || evaluation.held.contains(&ordinal) {
                     continue;
                 }
                 let reuse = match evaluation.generation(ordinal) {
@@ -200,6 +202,17 @@ impl Dispatcher {
         releases
     }
 
+    /// Takes in which items are held in the DEAD stream, all of them. They are not released, and take no other item's place
+    /// among those that are out. One that is held no longer, and has no completion, is overdue.
+    pub fn hold(&mut self, held: &HashSet<ItemKey>, now: Instant) {
+        let evaluations = self.evaluations.iter_mut();
+        let settled: Vec<GenerationKey> = evaluations.flat_map(|evaluation| evaluation.hold(held, now)).collect();
+        for key in settled {
+            let waiting = self.sharing.settle(key);
+            self.take_back(waiting);
+        }
+    }
+
     /// Samples without a completion, over all evaluations.
     #[must_use]
     pub fn left(&self) -> u64 {
@@ -228,6 +241,7 @@ impl Evaluation {
             done_count: 0,
             waiting: VecDeque::new(),
             out: BTreeMap::new(),
+            held: BTreeSet::new(),
             again,
             keeps: false,
             generations: Vec::new(),
@@ -271,10 +285,31 @@ impl Evaluation {
     fn complete(&mut self, key: &ItemKey) -> Option<Completed> {
         let ordinal = self.ordinal(key)?;
         let was_out = self.out.remove(&ordinal).is_some();
+        self.held.remove(&ordinal);
         let done = &mut self.done[ordinal as usize];
         let is_new = !std::mem::replace(done, true);
         self.done_count += u64::from(is_new);
         (is_new || was_out).then_some(Completed { ordinal, was_out })
+    }
+
+    /// Takes in which samples are dead letters. Returns what those asked for that are out no longer.
+    fn hold(&mut self, held: &HashSet<ItemKey>, now: Instant) -> Vec<GenerationKey> {
+        let before = std::mem::take(&mut self.held);
+        let mut settled = Vec::new();
+        for key in held.iter().filter(|key| key.evaluation == self.id) {
+            if let Some(ordinal) = self.ordinal(key).filter(|ordinal| !self.done[*ordinal as usize]) {
+                if self.out.remove(&ordinal).is_some() {
+                    settled.extend(self.generation(ordinal));
+                }
+                self.held.insert(ordinal);
+            }
+        }
+        // Its letter is gone: it was retried, and may wait in READY, which then refuses it; or it is nowhere.
+        for ordinal in before.difference(&self.held).copied() {
+            self.out
+                .insert(ordinal, now.checked_sub(RELEASE_AGAIN_AFTER).unwrap_or(now));
+        }
+        settled
     }
 
     fn release_of(&self, ordinal: u32, again: bool, reuse: Reuse) -> Release {
@@ -314,7 +349,6 @@ const fn expected_tokens(benchmark: &Benchmark) -> u32 {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use std::collections::HashSet;
     use tidemill_domain::{BenchmarkName, GraderSpec, Normalise, Settings, SuiteName, SuiteRef, Tier};
 
     fn benchmark(name: &str, items: u32, samples: u32, max_tokens: u32) -> Benchmark {
@@ -438,6 +472,46 @@ pub(crate) mod tests {
         assert_eq!(overdue.len(), 1);
         assert!(overdue[0].again && overdue[0].key == first[1].key);
         assert!(dispatcher.overdue(now + RELEASE_AGAIN_AFTER).is_empty());
+    }
+
+    #[test]
+    fn what_is_held_is_not_released_and_takes_no_place_until_its_letter_is_gone() {
+        let (mut dispatcher, now) = (dispatcher(&[]), Instant::now());
+        dispatcher.set_slots(1);
+        let first = dispatcher.release(now);
+        let never_released = manifest().keys(&id()).last().unwrap();
+        let held: HashSet<ItemKey> = [first[0].key.clone(), never_released.clone()].into();
+        let later = now + RELEASE_AGAIN_AFTER;
+        dispatcher.hold(&held, later);
+        let overdue: Vec<ItemKey> = dispatcher
+            .overdue(later)
+            .into_iter()
+            .map(|release| release.key)
+            .collect();
+        assert_eq!(overdue, [first[1].key.clone()]);
+        assert_eq!(dispatcher.release(later).len(), 1, "the held one's place is free");
+        dispatcher.set_slots(100);
+        let rest = dispatcher.release(later);
+        assert!(rest.iter().all(|release| !held.contains(&release.key)));
+        assert!(rest.len() > 5);
+        rest.iter().for_each(|release| dispatcher.complete(&release.key));
+
+        let last = later + RELEASE_AGAIN_AFTER;
+        dispatcher.hold(&[never_released].into(), last);
+        let overdue = dispatcher.overdue(last);
+        assert!(
+            overdue
+                .iter()
+                .any(|release| release.key == first[0].key && release.again)
+        );
+        dispatcher.complete(&first[0].key);
+        dispatcher.hold(&HashSet::new(), last);
+        assert!(
+            dispatcher
+                .overdue(last)
+                .iter()
+                .all(|release| release.key != first[0].key)
+        );
     }
 
     #[test]
