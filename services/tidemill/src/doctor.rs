@@ -4,7 +4,7 @@ use serde::Serialize;
 use tidemill_config::Config;
 use tidemill_service::{Broker, Context, dead};
 use tidemill_storage::Store;
-use tidemill_streams::{buckets, declared, live};
+use tidemill_streams::{Retention, buckets, declared, live};
 
 use crate::arguments::{Doctor, Place};
 use crate::exit::Done;
@@ -125,13 +125,15 @@ async fn contents(place: &Place, config: &Config, broker: Broker) -> Vec<Finding
             continue;
         };
         let (messages, bytes) = (live.cached_info().state.messages, live.cached_info().state.bytes);
-        let share = bytes as f64 / stream.max_bytes as f64;
+        let share = bytes as f64 / live.cached_info().config.max_bytes as f64;
         let detail = format!(
             "{messages} messages, {:.1} MiB, {:.1} % of its limit",
             bytes as f64 / f64::from(1 << 20),
             100.0 * share
         );
-        let found = if share < 0.9 {
+        let found = if stream.retention == Retention::Cache {
+            Ok(format!("{detail}; when it is full the oldest generations go"))
+        } else if share < 0.9 {
             Ok(detail)
         } else {
             Err(anyhow::anyhow!("{detail}: producers wait when it is full"))
