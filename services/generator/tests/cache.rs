@@ -109,7 +109,11 @@ impl Bench {
         live::ensure(context.jetstream(), &durable::generator(&group(), SLOTS))
             .await
             .unwrap();
-        let engine = FakeEngine::builder().respond(script).start().unwrap();
+        let engine = FakeEngine::builder()
+            .max_context(2_000_000)
+            .respond(script)
+            .start()
+            .unwrap();
         let mut bench = Self {
             broker,
             folder,
