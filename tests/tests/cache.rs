@@ -111,6 +111,11 @@ fn the_next_version_of_a_suite_asks_only_for_what_is_new_and_samples_stay_differ
     let before = engine.stats().requests;
     assert!((135..=135 + WARM_UP).contains(&before), "{before}");
 
+    // What is cached outlives the completions of the evaluation that generated it.
+    let (id, data) = (first["evaluation"].as_str().unwrap(), bench.text("data"));
+    let archived = tidemill(&["archive", "now", id, "--purge", "--data-dir", &data]).unwrap();
+    assert_eq!(archived.code, Some(0), "{}", archived.log);
+
     rows(&bench, 0..50);
     bench.write("suite.toml", &suite("2", TEXT, SAMPLED)).unwrap();
     let second = valid(&command);

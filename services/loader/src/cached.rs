@@ -38,10 +38,12 @@ async fn list(context: &Context, group: &GroupId) -> Result<Vec<GenerationKey>, 
     if state.messages > 0 {
         let filter = subject::cache_of_group(group);
         let mut follow = Follow::open(context, declared::CACHE, filter, true, Start::Beginning).await;
-        let read = |message: tidemill_service::Followed| keys.extend(subject::generation_of(&message.subject));
+        let read = |message: tidemill_service::Followed| {
+            keys.extend(subject::generation_of(&message.subject).map(|(_, key)| key))
+        };
         follow.each_known(read).await;
     }
-    Ok(keys.into_iter().map(|(_, key)| key).collect())
+    Ok(keys)
 }
 
 /// What each sample of a manifest asks of the weights, in the order of [`Manifest::keys`]: 16 bytes a sample, made block
