@@ -1,5 +1,6 @@
 //! What is wrong here, and what to do.
 
+use async_nats::jetstream::stream::{ClusterInfo, PeerInfo};
 use serde::Serialize;
 use tidemill_config::Config;
 use tidemill_service::{Broker, Context, dead};
@@ -131,12 +132,20 @@ async fn contents(place: &Place, config: &Config, broker: Broker) -> Vec<Finding
             bytes as f64 / f64::from(1 << 20),
             100.0 * share
         );
-        let found = if stream.retention == Retention::Cache {
-            Ok(format!("{detail}; when it is full the oldest generations go"))
-        } else if share < 0.9 {
-            Ok(detail)
-        } else {
-            Err(anyhow::anyhow!("{detail}: producers wait when it is full"))
+        let (detail, copies) = match live.cached_info().cluster.as_ref() {
+            Some(cluster) => {
+                let (copies, ill) = copies(cluster);
+                (format!("{detail}; {copies}"), ill)
+            }
+            None => (detail, None),
+        };
+        let found = match copies {
+            Some(ill) => Err(anyhow::anyhow!("{detail}: {ill}")),
+            None if stream.retention == Retention::Cache => {
+                Ok(format!("{detail}; when it is full the oldest generations go"))
+            }
+            None if share < 0.9 => Ok(detail),
+            None => Err(anyhow::anyhow!("{detail}: producers wait when it is full")),
         };
         findings.push(finding(stream.name, found));
     }
@@ -146,6 +155,36 @@ async fn contents(place: &Place, config: &Config, broker: Broker) -> Vec<Finding
         findings.extend(archives(&context).await);
     }
     findings
+}
+
+/// How many copies a stream has and who leads it; and what is wrong with them.
+fn copies(cluster: &ClusterInfo) -> (String, Option<String>) {
+    let leader = cluster.leader.as_deref().filter(|leader| !leader.is_empty());
+    let count = cluster.replicas.len() + usize::from(leader.is_some());
+    let led = leader.map_or_else(|| "no leader".to_owned(), |leader| format!("leader {leader}"));
+    let mut ill: Vec<String> = cluster.replicas.iter().filter_map(illness).collect();
+    if leader.is_none() {
+        ill.insert(
+            0,
+            "nothing is stored until more than half of its servers are up".to_owned(),
+        );
+    }
+    let copies = if count == 1 { "copy" } else { "copies" };
+    (
+        format!("{count} {copies}, {led}"),
+        (!ill.is_empty()).then(|| ill.join(", ")),
+    )
+}
+
+fn illness(peer: &PeerInfo) -> Option<String> {
+    if peer.current && !peer.offline {
+        return None;
+    }
+    let (seen, lag) = (peer.active.as_secs(), peer.lag.unwrap_or_default());
+    Some(format!(
+        "{} is not in step, last heard of {seen} s ago, {lag} operations behind",
+        peer.name
+    ))
 }
 
 /// Dead letters that are shown, newest last.

@@ -1,6 +1,7 @@
 //! What tests run against, in place of a production deployment.
 //!
 //! - [`Broker`]: a real nats-server with JetStream, on a free port and a store of its own, that can be killed and brought back.
+//! - [`Cluster`]: three of them that share their streams.
 //! - [`FakeEngine`]: an OpenAI-compatible server inside the test, scripted to answer well, badly or not at all.
 //! - [`Service`]: a program of ours as a process, with its log captured, that can be killed at any moment.
 //!
@@ -8,6 +9,7 @@
 //! throughout; it knows nothing of Tidemill's own types, so that every other crate may use it.
 
 pub mod broker;
+pub mod cluster;
 pub mod engine;
 pub mod process;
 
@@ -15,5 +17,6 @@ mod port;
 mod watchdog;
 
 pub use broker::Broker;
+pub use cluster::Cluster;
 pub use engine::{FakeEngine, Reply};
 pub use process::Service;
