@@ -15,6 +15,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::attempt::{Budget, Course, Ended, Generate, GivenBack, Score, Signals, Tally, ask};
+use crate::cache::{Cache, Earlier};
 use crate::keys::Keys;
 use crate::pool::Pool;
 use crate::step::{Action, Asked, Event, next};
@@ -28,6 +29,8 @@ pub(crate) struct Worker<E> {
     pub(crate) room: Arc<Semaphore>,
     /// The items that this process works on, over all groups.
     pub(crate) keys: Arc<Keys>,
+    /// What was generated from the group's weights before.
+    pub(crate) cache: Cache,
 }
 
 /// What became of asking, before it is a record.
@@ -88,13 +91,25 @@ impl<E: Engine> Worker<E> {
             return hopeless(release, Failure::permanent(reason));
         };
         let benchmark = &manifest.benchmarks[release.key.benchmark as usize];
+        let earlier = tokio::select! { biased;
+            () = self.signals.stopped.cancelled() => return Asked::Failed(Failure::cancelled()),
+            () = delivery.stopped.cancelled() => return Asked::Failed(Failure::cancelled()),
+            earlier = self.cache.earlier(release, delivery, benchmark, &item) => earlier,
+        };
+        let wanted = match earlier {
+            Ok(Earlier::Found(completion)) => return Asked::Completed(completion),
+            Ok(Earlier::None(wanted)) => wanted,
+            Err(failure) => return Asked::Failed(failure),
+        };
         let completed = tokio::select! { biased;
             completed = self.complete(release, benchmark, &item) => completed,
             () = delivery.stopped.cancelled() => Err(GivenBack),
         };
         match completed {
-            Ok(completion) => {
+            Ok(mut completion) => {
                 fault::point(Point::GeneratorAnswered);
+                self.cache.keep(&mut completion, wanted).await;
+                fault::point(Point::GeneratorKept);
                 Asked::Completed(Box::new(completion))
             }
             Err(GivenBack) => Asked::Failed(Failure::cancelled()),
@@ -155,8 +170,11 @@ impl<E: Engine> Worker<E> {
             .await?;
         fault::point(Point::GeneratorPublished);
         span("generate", &completion.key, trace);
-        tidemill_telemetry::add(Metric::PromptTokens, completion.prompt_tokens, []);
-        tidemill_telemetry::add(Metric::CompletionTokens, completion.completion_tokens, []);
+        self.cache.keep_late(completion).await;
+        if !completion.cached {
+            tidemill_telemetry::add(Metric::PromptTokens, completion.prompt_tokens, []);
+            tidemill_telemetry::add(Metric::CompletionTokens, completion.completion_tokens, []);
+        }
         if matches!(completion.ending, Ending::EngineError) {
             let reason = completion.detail.as_deref().unwrap_or_default();
             tracing::warn!(item_id = %completion.key, attempts = completion.attempts, reason, "no answer within the budget");

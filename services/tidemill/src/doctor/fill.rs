@@ -8,7 +8,7 @@ use futures::TryStreamExt as _;
 use serde_json::{Value, json};
 use tidemill_config::Config;
 use tidemill_service::{Broker, Context, status};
-use tidemill_streams::declared;
+use tidemill_streams::{Retention, declared};
 
 use super::{Finding, finding};
 use crate::arguments::Place;
@@ -45,6 +45,8 @@ pub(super) async fn streams(broker: &Broker) -> Vec<Finding> {
         };
         let found = if let Some(ill) = ill {
             Err(anyhow!("{detail}: {ill}"))
+        } else if stream.retention == Retention::Cache {
+            Ok(format!("{detail}; when it is full the oldest generations go"))
         } else if share < NEARLY_FULL {
             Ok(detail)
         } else {
