@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use async_nats::jetstream::stream::DirectGetErrorKind;
+use futures::FutureExt as _;
 use tidemill_domain::{Benchmark, Class, Completion, Ending, Item, ItemKey, Manifest, Prompt, Release};
 use tidemill_inference::{Answer, Engine, Request, Scoring};
 use tidemill_service::fault::{self, Point};
 use tidemill_service::settle::Failure;
-use tidemill_service::{Context, Delivery, Settled, Ttl, now, outcome, span};
+use tidemill_service::{Context, Delivery, Settled, Ttl, check_in, leader, now, outcome, span};
 use tidemill_storage::StoredItem;
 use tidemill_streams::{Message as _, declared, subject};
 use tidemill_telemetry::Metric;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use crate::attempt::{Budget, Ended, Generate, GivenBack, Score, Signals, Tally, ask};
+use crate::attempt::{Budget, Course, Ended, Generate, GivenBack, Score, Signals, Tally, ask};
 use crate::keys::Keys;
 use crate::pool::Pool;
 use crate::step::{Action, Asked, Event, next};
@@ -133,22 +133,15 @@ impl<E: Engine> Worker<E> {
 
     /// Whether DONE holds the key's completion.
     async fn is_recorded(&self, key: &ItemKey) -> Result<bool, Failure> {
-        let jetstream = self.context.jetstream();
-        let done = jetstream.get_stream_no_info(declared::DONE.name).await;
+        // Of the leader: a copy that is behind would have the item asked for again.
+        let done = leader::last(self.context.jetstream(), declared::DONE.name, &subject::done(key)).await;
         let done = done.map_err(|error| Failure::of(Class::Transient, &error))?;
-        match done.direct_get_last_for_subject(subject::done(key)).await {
-            Ok(_) => Ok(true),
-            Err(error) if error.kind() == DirectGetErrorKind::NotFound => Ok(false),
-            Err(error) => Err(Failure::of(Class::Transient, &error)),
-        }
+        Ok(done.is_some())
     }
 
     async fn record(&self, completion: &Completion, delivery: &Delivery) -> Settled {
         let trace = delivery.trace.map(|trace| trace.child("generate"));
-        let store = &self.context.store;
-        let payload = store
-            .check_in::<Completion>(&completion.key.evaluation, completion.payload()?)
-            .await?;
+        let payload = check_in::<Completion>(&self.context, &completion.key.evaluation, completion.payload()?).await?;
         fault::point(Point::GeneratorBodyStored);
         let publisher = &self.context.publisher;
         publisher
@@ -177,13 +170,14 @@ impl<E: Engine> Worker<E> {
             room = self.room.acquire() => room.map_err(|_| GivenBack)?,
         };
         let _inside = Inside::enter();
-        let mut tally = Tally::default();
+        let key = &release.key;
+        let mut course = Course::begin(move || self.is_recorded(key).boxed());
         let outcome = if benchmark.is_likelihood() {
-            self.score(item, &mut tally).await?
+            self.score(item, &mut course).await?
         } else {
-            self.generate(release, benchmark, item, &mut tally).await?
+            self.generate(release, benchmark, item, &mut course).await?
         };
-        Ok(completion(release, outcome, tally))
+        Ok(completion(release, outcome, course.tally))
     }
 
     async fn generate(
@@ -191,7 +185,7 @@ impl<E: Engine> Worker<E> {
         release: &Release,
         benchmark: &Benchmark,
         item: &Item,
-        tally: &mut Tally,
+        course: &mut Course<'_>,
     ) -> Result<Outcome, GivenBack> {
         let settings = &benchmark.settings;
         let request = Request {
@@ -202,7 +196,7 @@ impl<E: Engine> Worker<E> {
             stop: &settings.stop,
             seed: Some(settings.sample_seed(&item.id, release.key.sample)),
         };
-        match ask(&self.pool, Generate(request), self.budget(), &self.signals, tally).await? {
+        match ask(&self.pool, Generate(request), self.budget(), &self.signals, course).await? {
             Ended::Answered(answer) => Ok(Outcome {
                 detail: (answer.ending == Ending::Empty)
                     .then(|| "the engine said success and sent nothing, however often it was asked".to_owned()),
@@ -214,7 +208,7 @@ impl<E: Engine> Worker<E> {
     }
 
     /// Scores the choices one after another, so that an item never takes more than its one slot.
-    async fn score(&self, item: &Item, tally: &mut Tally) -> Result<Outcome, GivenBack> {
+    async fn score(&self, item: &Item, course: &mut Course<'_>) -> Result<Outcome, GivenBack> {
         let Prompt::Text(context) = &item.prompt else {
             let detail = "likelihood needs a text prompt: a chat prompt's text is known to the server alone";
             return Ok(Outcome::without_answer(Ending::EngineError, detail.to_owned()));
@@ -227,7 +221,7 @@ impl<E: Engine> Worker<E> {
                 scoring: &mut scoring,
                 choice,
             };
-            match ask(&self.pool, question, self.budget(), &self.signals, tally).await? {
+            match ask(&self.pool, question, self.budget(), &self.signals, course).await? {
                 Ended::Answered(scored) => {
                     outcome.choices.push(scored.choice);
                     outcome.answer.prompt_tokens += scored.prompt_tokens;
