@@ -39,8 +39,10 @@ ci: lint test generated ## Everything CI runs
 bench: build ## Measure what Tidemill itself costs, against an engine that answers at once
 	$(CARGO) build --locked --release --package tidemill-testkit --bin tidemill-fake-engine
 	$(PYTHON) ops/bench/evaluate.py
+	$(CARGO) build --locked --package tidemill-tests --bin tidemill-chaos
+	TIDEMILL_BIN="$(abspath $(TARGET))/release/tidemill" $(TARGET)/debug/tidemill-chaos --resume 20000
 
-chaos: broker bins ## Kill, suspend and cut off real processes, and compare: SEED=1 RUNS=1 CHAOS_FLAGS=
+chaos: broker bins ## Kill, suspend and cut off real processes, and compare: SEED=, RUNS=, CHAOS_FLAGS=
 	$(TARGET)/debug/tidemill-chaos --seed $(or $(SEED),1) --runs $(or $(RUNS),1) $(CHAOS_FLAGS)
 
 bench-delivery: build ## Measure delivery alone and the whole, on one broker and on three

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use async_nats::jetstream::consumer::pull;
+use async_nats::jetstream::consumer::{DeliverPolicy, pull};
 use async_nats::jetstream::stream::PeerInfo;
 use tidemill_domain::EvaluationId;
 use tidemill_service::Context;
@@ -58,7 +58,7 @@ impl Draining {
     }
 }
 
-/// How many completions an evaluation has: one message a key, because the first write wins.
+/// How many completions an evaluation has: one a key, also where an operator had one delivered again.
 ///
 /// Counted by a consumer in the memory of one of the servers that have a copy. Where that copy may be behind its leader's, the
 /// count is refused: an evaluation that ended with it would miss completions.
@@ -67,6 +67,7 @@ async fn completions(context: &Context, evaluation: &EvaluationId) -> Result<u64
     let copies = stream.get_info().await?.cluster.unwrap_or_default();
     let config = pull::Config {
         filter_subject: subject::done_of_evaluation(evaluation),
+        deliver_policy: DeliverPolicy::LastPerSubject,
         headers_only: true,
         inactive_threshold: Duration::from_secs(1),
         memory_storage: true,

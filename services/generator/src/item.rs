@@ -2,18 +2,19 @@
 
 use std::sync::Arc;
 
+use futures::FutureExt as _;
 use tidemill_domain::{Benchmark, Class, Completion, Ending, Item, ItemKey, Manifest, Prompt, Release};
 use tidemill_inference::{Answer, Engine, Request, Scoring};
 use tidemill_service::fault::{self, Point};
 use tidemill_service::settle::Failure;
-use tidemill_service::{Context, Delivery, Settled, Ttl, leader, now, span};
+use tidemill_service::{Context, Delivery, Settled, Ttl, leader, now, outcome, span};
 use tidemill_storage::StoredItem;
 use tidemill_streams::{Message as _, declared, subject};
 use tidemill_telemetry::Metric;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use crate::attempt::{Budget, Ended, Generate, GivenBack, Score, Signals, Tally, ask};
+use crate::attempt::{Budget, Course, Ended, Generate, GivenBack, Score, Signals, Tally, ask};
 use crate::keys::Keys;
 use crate::pool::Pool;
 use crate::step::{Action, Asked, Event, next};
@@ -80,14 +81,18 @@ impl<E: Engine> Worker<E> {
     async fn asked(&self, release: &Release, delivery: &Delivery) -> Asked {
         let found = match self.find(release).await {
             Ok(found) => found,
-            Err(error) => return without_item(release, delivery, &error),
+            Err(error) => return self.without_item(release, &error).await,
         };
         let Some((manifest, item)) = found else {
             let reason = format!("manifest {} declares no {}", release.manifest, release.key);
             return hopeless(release, Failure::permanent(reason));
         };
         let benchmark = &manifest.benchmarks[release.key.benchmark as usize];
-        match self.complete(release, benchmark, &item).await {
+        let completed = tokio::select! { biased;
+            completed = self.complete(release, benchmark, &item) => completed,
+            () = delivery.stopped.cancelled() => Err(GivenBack),
+        };
+        match completed {
             Ok(completion) => {
                 fault::point(Point::GeneratorAnswered);
                 Asked::Completed(Box::new(completion))
@@ -102,6 +107,28 @@ impl<E: Engine> Worker<E> {
         let manifest = store.manifest(&release.manifest).await?;
         let item = store.item(&manifest, &release.key).await?;
         Ok(item.map(|item| (manifest, item)))
+    }
+
+    /// What an unreadable manifest means for its item: waiting, for the store or for a newer generator, or its end. A release
+    /// of an evaluation that nobody knows has nothing to wait for.
+    async fn without_item(&self, release: &Release, error: &tidemill_storage::Error) -> Asked {
+        let evaluation = &release.key.evaluation;
+        if matches!(error, tidemill_storage::Error::Missing { .. }) {
+            match outcome::newest_event(&self.context, evaluation).await {
+                Ok(Some(_)) => {}
+                Ok(None) => {
+                    let reason =
+                        format!("evaluation {evaluation} is not known, and its manifest is not there ({error})");
+                    return Asked::Failed(Failure::permanent(reason));
+                }
+                Err(failure) => return Asked::Failed(failure),
+            }
+        }
+        let failure = Failure::of(error.class(), error);
+        if failure.class == Class::Permanent {
+            return hopeless(release, failure);
+        }
+        Asked::Failed(failure)
     }
 
     /// Whether DONE holds the key's completion.
@@ -146,13 +173,14 @@ impl<E: Engine> Worker<E> {
             room = self.room.acquire() => room.map_err(|_| GivenBack)?,
         };
         let _inside = Inside::enter();
-        let mut tally = Tally::default();
+        let key = &release.key;
+        let mut course = Course::begin(move || self.is_recorded(key).boxed());
         let outcome = if benchmark.is_likelihood() {
-            self.score(item, &mut tally).await?
+            self.score(item, &mut course).await?
         } else {
-            self.generate(release, benchmark, item, &mut tally).await?
+            self.generate(release, benchmark, item, &mut course).await?
         };
-        Ok(completion(release, outcome, tally))
+        Ok(completion(release, outcome, course.tally))
     }
 
     async fn generate(
@@ -160,7 +188,7 @@ impl<E: Engine> Worker<E> {
         release: &Release,
         benchmark: &Benchmark,
         item: &Item,
-        tally: &mut Tally,
+        course: &mut Course<'_>,
     ) -> Result<Outcome, GivenBack> {
         let settings = &benchmark.settings;
         let request = Request {
@@ -171,7 +199,7 @@ impl<E: Engine> Worker<E> {
             stop: &settings.stop,
             seed: Some(settings.sample_seed(&item.id, release.key.sample)),
         };
-        match ask(&self.pool, Generate(request), self.budget(), &self.signals, tally).await? {
+        match ask(&self.pool, Generate(request), self.budget(), &self.signals, course).await? {
             Ended::Answered(answer) => Ok(Outcome {
                 detail: (answer.ending == Ending::Empty)
                     .then(|| "the engine said success and sent nothing, however often it was asked".to_owned()),
@@ -183,7 +211,7 @@ impl<E: Engine> Worker<E> {
     }
 
     /// Scores the choices one after another, so that an item never takes more than its one slot.
-    async fn score(&self, item: &Item, tally: &mut Tally) -> Result<Outcome, GivenBack> {
+    async fn score(&self, item: &Item, course: &mut Course<'_>) -> Result<Outcome, GivenBack> {
         let Prompt::Text(context) = &item.prompt else {
             let detail = "likelihood needs a text prompt: a chat prompt's text is known to the server alone";
             return Ok(Outcome::without_answer(Ending::EngineError, detail.to_owned()));
@@ -196,7 +224,7 @@ impl<E: Engine> Worker<E> {
                 scoring: &mut scoring,
                 choice,
             };
-            match ask(&self.pool, question, self.budget(), &self.signals, tally).await? {
+            match ask(&self.pool, question, self.budget(), &self.signals, course).await? {
                 Ended::Answered(scored) => {
                     outcome.choices.push(scored.choice);
                     outcome.answer.prompt_tokens += scored.prompt_tokens;
@@ -217,18 +245,6 @@ impl<E: Engine> Worker<E> {
     fn budget(&self) -> Budget {
         Budget::new(self.context.config.generator.attempts)
     }
-}
-
-/// What an unreadable manifest means for its item: waiting, for the store or for a newer generator, or its end.
-fn without_item(release: &Release, delivery: &Delivery, error: &tidemill_storage::Error) -> Asked {
-    if let Some(failure) = Failure::left_to_newer(error, delivery.delivered) {
-        return Asked::Failed(failure);
-    }
-    let failure = Failure::of(error.class(), error);
-    if failure.class == Class::Permanent {
-        return hopeless(release, failure);
-    }
-    Asked::Failed(failure)
 }
 
 /// Records that an item will never be asked, so that it is not released again and its evaluation can end.

@@ -4,7 +4,7 @@
 //! state than those two. About twice as many items as there are slots are out at a time: one in each slot, and one just
 //! ahead of it, so that an engine never waits for the way here and back.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,6 +34,8 @@ struct Evaluation {
     waiting: VecDeque<u32>,
     /// Ordinals that are out, with the time of their release.
     out: BTreeMap<u32, Instant>,
+    /// Ordinals that are held in the DEAD stream.
+    held: BTreeSet<u32>,
     /// Another dispatcher may have released items before.
     again: bool,
 }
@@ -82,7 +84,7 @@ impl Dispatcher {
                 let Some(ordinal) = evaluation.waiting.pop_front() else {
                     break;
                 };
-                if evaluation.done[ordinal as usize] {
+                if evaluation.done[ordinal as usize] || evaluation.held.contains(&ordinal) {
                     continue;
                 }
                 evaluation.out.insert(ordinal, now);
@@ -113,6 +115,14 @@ impl Dispatcher {
         releases
     }
 
+    /// Takes in which items are held in the DEAD stream, all of them. They are not released, and take no other item's place
+    /// among those that are out. One that is held no longer, and has no completion, is overdue.
+    pub fn hold(&mut self, held: &HashSet<ItemKey>, now: Instant) {
+        for evaluation in &mut self.evaluations {
+            evaluation.hold(held, now);
+        }
+    }
+
     /// Samples without a completion, over all evaluations.
     #[must_use]
     pub fn left(&self) -> u64 {
@@ -141,6 +151,7 @@ impl Evaluation {
             done_count: 0,
             waiting: VecDeque::new(),
             out: BTreeMap::new(),
+            held: BTreeSet::new(),
             again,
         }
     }
@@ -167,10 +178,26 @@ impl Evaluation {
     fn complete(&mut self, key: &ItemKey) {
         let Some(ordinal) = self.ordinal(key) else { return };
         self.out.remove(&ordinal);
+        self.held.remove(&ordinal);
         let done = &mut self.done[ordinal as usize];
         if !*done {
             *done = true;
             self.done_count += 1;
+        }
+    }
+
+    fn hold(&mut self, held: &HashSet<ItemKey>, now: Instant) {
+        let before = std::mem::take(&mut self.held);
+        for key in held.iter().filter(|key| key.evaluation == self.id) {
+            if let Some(ordinal) = self.ordinal(key).filter(|ordinal| !self.done[*ordinal as usize]) {
+                self.out.remove(&ordinal);
+                self.held.insert(ordinal);
+            }
+        }
+        // Its letter is gone: it was retried, and may wait in READY, which then refuses it; or it is nowhere.
+        for ordinal in before.difference(&self.held).copied() {
+            self.out
+                .insert(ordinal, now.checked_sub(RELEASE_AGAIN_AFTER).unwrap_or(now));
         }
     }
 
@@ -205,7 +232,6 @@ const fn expected_tokens(benchmark: &Benchmark) -> u32 {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use std::collections::HashSet;
     use tidemill_domain::{BenchmarkName, GraderSpec, Normalise, Settings, SuiteName, SuiteRef, Tier};
 
     fn benchmark(name: &str, items: u32, samples: u32, max_tokens: u32) -> Benchmark {
@@ -329,6 +355,46 @@ pub(crate) mod tests {
         assert_eq!(overdue.len(), 1);
         assert!(overdue[0].again && overdue[0].key == first[1].key);
         assert!(dispatcher.overdue(now + RELEASE_AGAIN_AFTER).is_empty());
+    }
+
+    #[test]
+    fn what_is_held_is_not_released_and_takes_no_place_until_its_letter_is_gone() {
+        let (mut dispatcher, now) = (dispatcher(&[]), Instant::now());
+        dispatcher.set_slots(1);
+        let first = dispatcher.release(now);
+        let never_released = manifest().keys(&id()).last().unwrap();
+        let held: HashSet<ItemKey> = [first[0].key.clone(), never_released.clone()].into();
+        let later = now + RELEASE_AGAIN_AFTER;
+        dispatcher.hold(&held, later);
+        let overdue: Vec<ItemKey> = dispatcher
+            .overdue(later)
+            .into_iter()
+            .map(|release| release.key)
+            .collect();
+        assert_eq!(overdue, [first[1].key.clone()]);
+        assert_eq!(dispatcher.release(later).len(), 1, "the held one's place is free");
+        dispatcher.set_slots(100);
+        let rest = dispatcher.release(later);
+        assert!(rest.iter().all(|release| !held.contains(&release.key)));
+        assert!(rest.len() > 5);
+        rest.iter().for_each(|release| dispatcher.complete(&release.key));
+
+        let last = later + RELEASE_AGAIN_AFTER;
+        dispatcher.hold(&[never_released].into(), last);
+        let overdue = dispatcher.overdue(last);
+        assert!(
+            overdue
+                .iter()
+                .any(|release| release.key == first[0].key && release.again)
+        );
+        dispatcher.complete(&first[0].key);
+        dispatcher.hold(&HashSet::new(), last);
+        assert!(
+            dispatcher
+                .overdue(last)
+                .iter()
+                .all(|release| release.key != first[0].key)
+        );
     }
 
     #[test]

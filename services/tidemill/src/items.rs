@@ -1,18 +1,16 @@
 //! Every item of an evaluation.
 
-use std::collections::HashMap;
-
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
-use tidemill_domain::{Benchmark, Completion, Grade, Item, ItemKey, Outcome, Prompt};
-use tidemill_service::{Context, Follow, Start};
-use tidemill_streams::{Stream, declared, subject};
+use tidemill_archive::{Row, Samples};
+use tidemill_domain::{Outcome, Prompt};
+use tidemill_service::Context;
 
 use crate::arguments::Items;
 use crate::exit::Done;
-use crate::output;
 use crate::session::{self, Need, Session};
 use crate::view::Following;
+use crate::{output, regrade};
 
 pub(crate) fn run(args: Items) -> anyhow::Result<Done> {
     if let Some(outcome) = &args.outcome {
@@ -40,9 +38,6 @@ async fn show(context: &Context, args: &Items) -> anyhow::Result<()> {
     let known =
         known.with_context(|| format!("no evaluation {} here; `tidemill results` lists them", args.evaluation))?;
     let manifest = context.store.manifest(&known.event.manifest).await?;
-    let mut completions =
-        read::<Completion>(context, declared::DONE, subject::done_of_evaluation(&args.evaluation)).await?;
-    let mut grades = read::<Grade>(context, declared::GRADE, subject::grade_of_evaluation(&args.evaluation)).await?;
     if let Some(name) = &args.benchmark
         && !manifest
             .benchmarks
@@ -56,13 +51,18 @@ async fn show(context: &Context, args: &Items) -> anyhow::Result<()> {
             .collect();
         bail!("no benchmark is named {name:?}; there are {}", names.join(", "));
     }
-    for key in manifest.keys(&args.evaluation) {
-        let (completion, grade) = (completions.remove(&key), grades.remove(&key));
-        let item = context.store.item(&manifest, &key).await?;
-        let Some((item, benchmark)) = item.as_deref().zip(manifest.benchmark_of(&key)) else {
-            continue;
-        };
-        let row = row(benchmark, item, &key, completion, grade);
+    let mut samples = match args.regrade {
+        None => Samples::open(context, &known.event, &manifest).await?,
+        Some(number) => {
+            let folder = regrade::folder(&args.evaluation, number);
+            let opened = Samples::of_folder(context, &known.event, &manifest, &folder).await;
+            opened.with_context(|| format!("no regrade {number} of evaluation {}", args.evaluation))?
+        }
+    };
+    while let Some(sample) = samples.next().await? {
+        let found = tidemill_archive::item(&context.store, &manifest, &sample.key).await?;
+        let (benchmark, item) = found.with_context(|| format!("{} is not in the manifest", sample.key))?;
+        let row = json_row(&Row::new(&known.event, benchmark, &item, sample));
         let is_wanted =
             |field: &str, wanted: &Option<String>| wanted.as_ref().is_none_or(|wanted| row[field] == *wanted.as_str());
         if is_wanted("benchmark", &args.benchmark) && is_wanted("outcome", &args.outcome) {
@@ -72,58 +72,37 @@ async fn show(context: &Context, args: &Items) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn read<T>(context: &Context, stream: Stream, filter: String) -> anyhow::Result<HashMap<ItemKey, T>>
-where
-    T: tidemill_codec::Wire,
-{
-    let mut follow = Follow::open(context, stream, filter, false, Start::Beginning).await;
-    let mut read = HashMap::new();
-    while let Some(message) = follow.next_known().await {
-        let Some(key) = subject::key_of(&message.subject) else {
-            continue;
-        };
-        let value = context.store.check_out::<T>(&message.payload).await;
-        // The first write of a key is the one that counts.
-        read.entry(key)
-            .or_insert(value.with_context(|| format!("read {}", message.subject))?);
-    }
-    Ok(read)
-}
-
-fn row(
-    benchmark: &Benchmark,
-    item: &Item,
-    key: &ItemKey,
-    completion: Option<Completion>,
-    grade: Option<Grade>,
-) -> Value {
+fn json_row(row: &Row<'_>) -> Value {
+    let (completed, graded) = (row.completed(), row.graded());
+    let item = row.item;
     let prompt = match &item.prompt {
         Prompt::Text(text) => json!(text),
         Prompt::Chat(messages) => json!(messages),
     };
-    let target = match item.correct_choice.and_then(|index| item.choices.get(index as usize)) {
-        Some(choice) if item.targets.is_empty() => json!(choice),
-        _ if item.targets.len() == 1 => json!(item.targets[0]),
-        _ => json!(item.targets),
+    let target = match row.targets() {
+        one if one.len() == 1 => json!(one[0]),
+        several => json!(several),
     };
-    let outcome = grade.as_ref().map_or("missing", |grade| grade.outcome.label());
-    let completed = completion.as_ref();
+    let probabilities = completed.map(|completion| {
+        let choices = completion.choices.iter();
+        choices.map(|choice| choice.log_probability).collect::<Vec<_>>()
+    });
     json!({
-        "benchmark": benchmark.name,
+        "benchmark": row.benchmark.name,
         "item": item.id,
-        "sample": key.sample,
+        "sample": row.ordinals[2],
         "prompt": prompt,
         "completion": completed.map(|completion| &completion.text),
         "reasoning": completed.and_then(|completion| completion.reasoning.as_ref()),
         "choices": item.choices,
-        "choice_log_probabilities": completed.map(|completion| completion.choices.iter().map(|choice| choice.log_probability).collect::<Vec<_>>()),
-        "extracted": grade.as_ref().and_then(|grade| grade.extracted.as_ref()),
+        "choice_log_probabilities": probabilities,
+        "extracted": graded.and_then(|grade| grade.extracted.as_ref()),
         "target": target,
-        "outcome": outcome,
-        "score": grade.as_ref().map(|grade| grade.score),
-        "score_before_cut": grade.as_ref().and_then(|grade| grade.score_before_cut),
-        "grader": grade.as_ref().map(|grade| &grade.grader),
-        "reason": grade.as_ref().and_then(|grade| grade.reason.as_ref()).or(completed.and_then(|completion| completion.detail.as_ref())),
+        "outcome": row.outcome(),
+        "score": graded.map(|grade| grade.score),
+        "score_before_cut": graded.and_then(|grade| grade.score_before_cut),
+        "grader": graded.map(|grade| &grade.grader),
+        "reason": row.reason(),
         "finish_reason": completed.and_then(|completion| completion.finish_reason.as_ref()),
         "stop_reason": completed.and_then(|completion| completion.stop_reason.as_ref()),
         "truncated": completed.map(|completion| completion.truncated),
@@ -136,7 +115,7 @@ fn row(
         "times": {
             "started": completed.map(|completion| completion.started),
             "finished": completed.map(|completion| completion.finished),
-            "graded": grade.as_ref().map(|grade| grade.graded),
+            "graded": graded.map(|grade| grade.graded),
         },
     })
 }

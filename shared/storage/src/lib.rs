@@ -6,6 +6,7 @@
 mod address;
 mod blocks;
 mod error;
+mod folders;
 mod manifests;
 mod objects;
 mod store;

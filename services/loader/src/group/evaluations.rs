@@ -4,6 +4,7 @@ use tidemill_domain::{EvaluationEvent, EvaluationId, EvaluationState};
 use tidemill_service::fault::{self, Point};
 use tidemill_service::now;
 use tidemill_streams::{StateChange, declared, subject};
+use tokio::time::Instant;
 
 use super::Runner;
 use crate::engine::Engines;
@@ -39,6 +40,9 @@ impl Runner {
                 again,
             );
             self.followed.insert(event.evaluation.clone(), guard);
+            let now = Instant::now();
+            self.look_for_held(now).await;
+            self.dispatcher.hold(self.held.items(), now);
         }
     }
 
