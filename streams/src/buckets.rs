@@ -63,6 +63,12 @@ pub const ARCHIVE: Bucket = Bucket {
 pub const ALL: [Bucket; 5] = [GROUPS, LEASES, META, FAILURES, ARCHIVE];
 
 impl Bucket {
+    /// The name of the stream that holds it.
+    #[must_use]
+    pub fn stream(&self) -> String {
+        format!("KV_{}", self.name)
+    }
+
     /// The server's configuration of this bucket on `replicas` nodes.
     #[must_use]
     pub fn config(&self, replicas: usize) -> Config {

@@ -67,6 +67,8 @@ struct Runner {
     /// The newest event of each evaluation that is not ended.
     live: Vec<EvaluationEvent>,
     dispatcher: Dispatcher,
+    /// The dispatcher knows what the generation cache holds.
+    knows_cache: bool,
     /// Items that are held as dead letters.
     held: dead::Held,
     /// Evaluations that the dispatcher has, with the guards of their followers.
@@ -118,6 +120,7 @@ impl Runner {
             room,
             live: Vec::new(),
             dispatcher: Dispatcher::default(),
+            knows_cache: false,
             held: dead::Held::default(),
             followed: HashMap::new(),
             spoken: HashMap::new(),
@@ -131,6 +134,7 @@ impl Runner {
     fn begin_anew(&mut self) {
         self.followed.clear();
         self.dispatcher = Dispatcher::default();
+        self.knows_cache = false;
         (self.coming, self.completed) = mpsc::channel(COMPLETIONS_QUEUED);
     }
 

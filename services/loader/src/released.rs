@@ -47,8 +47,8 @@ pub(crate) async fn completions(
     let filter = subject::done_of_evaluation(evaluation);
     let mut follow = Follow::open(context, declared::DONE, filter, true, Start::Beginning).await;
     let mut known = Vec::new();
-    for _ in 0..follow.backlog() {
-        known.extend(subject::key_of(&follow.next().await.subject));
+    while let Some(message) = follow.next_known().await {
+        known.extend(subject::key_of(&message.subject));
     }
     let stop = CancellationToken::new();
     let stopped = stop.clone();

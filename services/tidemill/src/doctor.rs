@@ -5,6 +5,7 @@ mod fill;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use async_nats::jetstream::stream::{ClusterInfo, PeerInfo};
 use serde::Serialize;
 use serde_json::Value;
 use tidemill_config::Config;
@@ -159,6 +160,36 @@ async fn contents(place: &Place, config: &Config, broker: Broker) -> Vec<Finding
         findings.extend(archives(&context).await);
     }
     findings
+}
+
+/// How many copies a stream has and who leads it; and what is wrong with them.
+fn copies(cluster: &ClusterInfo) -> (String, Option<String>) {
+    let leader = cluster.leader.as_deref().filter(|leader| !leader.is_empty());
+    let count = cluster.replicas.len() + usize::from(leader.is_some());
+    let led = leader.map_or_else(|| "no leader".to_owned(), |leader| format!("leader {leader}"));
+    let mut ill: Vec<String> = cluster.replicas.iter().filter_map(illness).collect();
+    if leader.is_none() {
+        ill.insert(
+            0,
+            "nothing is stored until more than half of its servers are up".to_owned(),
+        );
+    }
+    let copies = if count == 1 { "copy" } else { "copies" };
+    (
+        format!("{count} {copies}, {led}"),
+        (!ill.is_empty()).then(|| ill.join(", ")),
+    )
+}
+
+fn illness(peer: &PeerInfo) -> Option<String> {
+    if peer.current && !peer.offline {
+        return None;
+    }
+    let (seen, lag) = (peer.active.as_secs(), peer.lag.unwrap_or_default());
+    Some(format!(
+        "{} is not in step, last heard of {seen} s ago, {lag} operations behind",
+        peer.name
+    ))
 }
 
 /// Dead letters that are shown, newest last.

@@ -61,7 +61,7 @@ impl Broker {
     /// # Errors
     /// As [`start`](Self::start); a setting the server refuses is shown in the error.
     pub fn start_with(settings: &str) -> Result<Self> {
-        Self::launch(None, settings)
+        Self::started(None, settings)
     }
 
     /// Starts a server with its store on a small disk, which [`disk`](Self::disk) gives access to; it stays over restarts.
@@ -69,14 +69,21 @@ impl Broker {
     /// # Errors
     /// As [`start_with`](Self::start_with).
     pub fn start_on(disk: SmallDisk, settings: &str) -> Result<Self> {
-        Self::launch(Some(disk), settings)
+        Self::started(Some(disk), settings)
     }
 
-    fn launch(disk: Option<SmallDisk>, settings: &str) -> Result<Self> {
+    fn started(disk: Option<SmallDisk>, settings: &str) -> Result<Self> {
+        let mut broker = Self::prepare(disk, settings)?;
+        broker.restart()?;
+        Ok(broker)
+    }
+
+    /// A server with its port, folder and configuration, not yet started.
+    pub(crate) fn prepare(disk: Option<SmallDisk>, settings: &str) -> Result<Self> {
         let program = find_program()?;
         let folder = TempDir::with_prefix("tidemill-broker-").context("failed to make a folder for the broker")?;
         let port = port::listen()?.local_addr()?.port();
-        let mut broker = Self {
+        let broker = Self {
             program,
             folder,
             port,
@@ -84,7 +91,6 @@ impl Broker {
             disk,
         };
         broker.write_configuration(settings)?;
-        broker.restart()?;
         Ok(broker)
     }
 
@@ -166,6 +172,12 @@ impl Broker {
     /// # Errors
     /// When it does not answer within 20 seconds.
     pub fn restart(&mut self) -> Result<()> {
+        self.launch()?;
+        self.wait_until_ready()
+    }
+
+    /// As [`restart`](Self::restart), without waiting for an answer.
+    pub(crate) fn launch(&mut self) -> Result<()> {
         self.kill()?;
         let log = fs::OpenOptions::new().create(true).append(true).open(self.log_path())?;
         let mut command = match &self.disk {
@@ -182,10 +194,10 @@ impl Broker {
             .with_context(|| format!("failed to start {}", self.program.display()))?;
         let watchdog = Watchdog::over(child.id()).context("failed to watch over the broker")?;
         self.running = Some(Running { watchdog, child });
-        self.wait_until_ready()
+        Ok(())
     }
 
-    fn wait_until_ready(&mut self) -> Result<()> {
+    pub(crate) fn wait_until_ready(&mut self) -> Result<()> {
         let deadline = Instant::now() + START_DEADLINE;
         while !greets(self.port) {
             let ended = match &mut self.running {

@@ -1,6 +1,7 @@
 //! What tests run against, in place of a production deployment.
 //!
 //! - [`Broker`]: a real nats-server with JetStream, on a free port and a store of its own, that can be killed and brought back.
+//! - [`Cluster`]: three of them that share their streams.
 //! - [`FakeEngine`]: an OpenAI-compatible server inside the test, scripted to answer well, badly or not at all.
 //! - [`Proxy`]: a network between two of them that can be cut, made silent, slowed and healed.
 //! - [`SmallDisk`]: a disk that fills up, and grows when told to, for a broker's store or a service's files.
@@ -10,6 +11,7 @@
 //! throughout; it knows nothing of Tidemill's own types, so that every other crate may use it.
 
 pub mod broker;
+pub mod cluster;
 pub mod engine;
 pub mod process;
 
@@ -19,6 +21,7 @@ mod small_disk;
 mod watchdog;
 
 pub use broker::Broker;
+pub use cluster::Cluster;
 pub use engine::{FakeEngine, Reply};
 pub use process::Service;
 pub use proxy::Proxy;

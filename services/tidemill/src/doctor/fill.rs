@@ -8,7 +8,7 @@ use futures::TryStreamExt as _;
 use serde_json::{Value, json};
 use tidemill_config::Config;
 use tidemill_service::{Broker, Context, status};
-use tidemill_streams::declared;
+use tidemill_streams::{Retention, declared};
 
 use super::{Finding, finding};
 use crate::arguments::Place;
@@ -39,7 +39,15 @@ pub(super) async fn streams(broker: &Broker) -> Vec<Finding> {
             bytes as f64 / MIB,
             100.0 * share
         );
-        let found = if share < NEARLY_FULL {
+        let (detail, ill) = match info.cluster.as_ref().map(super::copies) {
+            Some((copies, ill)) => (format!("{detail}; {copies}"), ill),
+            None => (detail, None),
+        };
+        let found = if let Some(ill) = ill {
+            Err(anyhow!("{detail}: {ill}"))
+        } else if stream.retention == Retention::Cache {
+            Ok(format!("{detail}; when it is full the oldest generations go"))
+        } else if share < NEARLY_FULL {
             Ok(detail)
         } else {
             Err(anyhow!(
