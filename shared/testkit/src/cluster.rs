@@ -64,7 +64,7 @@ impl Cluster {
                  cluster {{ name: test, listen: \"127.0.0.1:{route}\", routes: [{others}] }}\n{settings}",
                 name(index)
             );
-            let broker = Broker::prepare(&text)?;
+            let broker = Broker::prepare(None, &text)?;
             held.push(TcpListener::bind((Ipv4Addr::LOCALHOST, broker.port()))?);
             cluster.nodes.push(Node { broker, monitor });
         }

@@ -292,6 +292,7 @@ const fn most_passings(point: Point) -> u64 {
         Point::LoaderReleased => 8,
         Point::GeneratorDelivered
         | Point::GeneratorAnswered
+        | Point::GeneratorKept
         | Point::GeneratorBodyStored
         | Point::GeneratorPublished
         | Point::GeneratorAcked
