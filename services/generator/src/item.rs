@@ -7,18 +7,18 @@ use tidemill_domain::{Benchmark, Class, Completion, Ending, Item, ItemKey, Manif
 use tidemill_inference::{Answer, Engine, Request, Scoring};
 use tidemill_service::fault::{self, Point};
 use tidemill_service::settle::Failure;
-use tidemill_service::{Context, Delivery, Settled, Ttl, leader, now, outcome, span};
+use tidemill_service::{Context, Delivery, Settled, Ttl, check_in, leader, now, outcome, span};
 use tidemill_storage::StoredItem;
 use tidemill_streams::{Message as _, declared, subject};
 use tidemill_telemetry::Metric;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use crate::attempt::{Budget, Course, Ended, Generate, GivenBack, Score, Signals, Tally, ask};
 use crate::cache::{Cache, Earlier};
 use crate::keys::Keys;
 use crate::pool::Pool;
-use crate::step::{Action, Asked, Event, next};
+use crate::step::{Action, Asked, Event, is_good, next};
 
 /// What the items of one group share.
 pub(crate) struct Worker<E> {
@@ -61,17 +61,17 @@ impl<E: Engine> Worker<E> {
     pub(crate) async fn handle(&self, delivery: Delivery) -> Settled {
         let release: Release = tidemill_codec::decode(&delivery.payload)?;
         let _held = Arc::clone(&self.keys).hold(release.key.clone()).await;
-        let mut event = Event::Delivered;
+        let (mut event, mut looked, mut room) = (Event::Delivered, Instant::now(), None);
         loop {
             event = match next(event) {
                 Action::LookUp => {
-                    let sent = Instant::now();
+                    looked = Instant::now();
                     Event::Looked {
                         recorded: self.is_recorded(&release.key).await,
-                        ago: sent.elapsed(),
+                        ago: looked.elapsed(),
                     }
                 }
-                Action::Ask => Event::Asked(self.asked(&release, &delivery).await),
+                Action::Ask => Event::Asked(self.asked(&release, &delivery, looked, &mut room).await),
                 Action::Publish { completion, then } => Event::Published {
                     stored: self.record(&completion, &delivery).await,
                     then,
@@ -81,7 +81,14 @@ impl<E: Engine> Worker<E> {
         }
     }
 
-    async fn asked(&self, release: &Release, delivery: &Delivery) -> Asked {
+    /// Gets what asking takes, and asks when the look that was sent at `looked` is still good. Room that was got is kept.
+    async fn asked<'a>(
+        &'a self,
+        release: &Release,
+        delivery: &Delivery,
+        looked: Instant,
+        room: &mut Option<SemaphorePermit<'a>>,
+    ) -> Asked {
         let found = match self.find(release).await {
             Ok(found) => found,
             Err(error) => return self.without_item(release, &error).await,
@@ -90,6 +97,15 @@ impl<E: Engine> Worker<E> {
             let reason = format!("manifest {} declares no {}", release.manifest, release.key);
             return hopeless(release, Failure::permanent(reason));
         };
+        if room.is_none() {
+            *room = self.room().await;
+        }
+        if room.is_none() {
+            return Asked::Failed(Failure::cancelled());
+        }
+        if !is_good(looked.elapsed()) {
+            return Asked::TooLate;
+        }
         let benchmark = &manifest.benchmarks[release.key.benchmark as usize];
         let earlier = tokio::select! { biased;
             () = self.signals.stopped.cancelled() => return Asked::Failed(Failure::cancelled()),
@@ -156,10 +172,7 @@ impl<E: Engine> Worker<E> {
 
     async fn record(&self, completion: &Completion, delivery: &Delivery) -> Settled {
         let trace = delivery.trace.map(|trace| trace.child("generate"));
-        let store = &self.context.store;
-        let payload = store
-            .check_in::<Completion>(&completion.key.evaluation, completion.payload()?)
-            .await?;
+        let payload = check_in::<Completion>(&self.context, &completion.key.evaluation, completion.payload()?).await?;
         fault::point(Point::GeneratorBodyStored);
         let publisher = &self.context.publisher;
         publisher
@@ -185,11 +198,15 @@ impl<E: Engine> Worker<E> {
         Ok(())
     }
 
+    /// Room for one request in flight; `None` when nothing new is begun.
+    async fn room(&self) -> Option<SemaphorePermit<'_>> {
+        tokio::select! { biased;
+            () = self.signals.stopped.cancelled() => None,
+            room = self.room.acquire() => room.ok(),
+        }
+    }
+
     async fn complete(&self, release: &Release, benchmark: &Benchmark, item: &Item) -> Result<Completion, GivenBack> {
-        let _room = tokio::select! { biased;
-            () = self.signals.stopped.cancelled() => return Err(GivenBack),
-            room = self.room.acquire() => room.map_err(|_| GivenBack)?,
-        };
         let _inside = Inside::enter();
         let key = &release.key;
         let mut course = Course::begin(move || self.is_recorded(key).boxed());

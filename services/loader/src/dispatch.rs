@@ -21,6 +21,8 @@ pub const RELEASE_AGAIN_AFTER: Duration = Duration::from_secs(30);
 #[derive(Debug, Default)]
 pub struct Dispatcher {
     slots: usize,
+    /// Releases that may still be made, where that is limited.
+    allowance: Option<usize>,
     evaluations: Vec<Evaluation>,
     sharing: Sharing,
 }
@@ -52,6 +54,16 @@ impl Dispatcher {
     /// Sets how many requests the group's replicas take at once; 0 while none is ready.
     pub const fn set_slots(&mut self, slots: usize) {
         self.slots = slots;
+    }
+
+    /// Sets how many releases may be made until it is set again; until it is set the first time there is no limit.
+    pub(crate) const fn set_allowance(&mut self, allowance: usize) {
+        self.allowance = Some(allowance);
+    }
+
+    /// Items that are out, over all evaluations.
+    pub(crate) fn out(&self) -> usize {
+        self.evaluations.iter().map(|evaluation| evaluation.out.len()).sum()
     }
 
     /// Adds an evaluation with the completions that it has. With `again`, items may have been released before.
@@ -155,8 +167,8 @@ impl Dispatcher {
     /// What is to be released now: earlier evaluations first, within one the longest expected answers first.
     #[must_use]
     pub fn release(&mut self, now: Instant) -> Vec<Release> {
-        let out: usize = self.evaluations.iter().map(|evaluation| evaluation.out.len()).sum();
-        let mut room = (2 * self.slots).saturating_sub(out);
+        let allowance = self.allowance.unwrap_or(usize::MAX);
+        let mut room = (2 * self.slots).saturating_sub(self.out()).min(allowance);
         let mut releases = Vec::new();
         for evaluation in &mut self.evaluations {
             while room > 0 {
@@ -178,6 +190,7 @@ impl Dispatcher {
                 room -= 1;
             }
         }
+        self.allowance = self.allowance.map(|allowance| allowance - releases.len());
         releases
     }
 
@@ -459,6 +472,20 @@ pub(crate) mod tests {
         assert!(dispatcher.release(now).is_empty());
         dispatcher.set_slots(3);
         assert_eq!(dispatcher.release(now).len(), 2);
+    }
+
+    #[test]
+    fn no_more_is_released_than_is_allowed_until_more_is() {
+        let (mut dispatcher, now) = (dispatcher(&[]), Instant::now());
+        dispatcher.set_slots(4);
+        dispatcher.set_allowance(5);
+        let first = dispatcher.release(now);
+        assert_eq!(first.len(), 5);
+        first.iter().for_each(|release| dispatcher.complete(&release.key));
+        assert!(dispatcher.release(now).is_empty());
+        dispatcher.set_allowance(3);
+        assert_eq!(dispatcher.release(now).len(), 3);
+        assert_eq!(dispatcher.out(), 3);
     }
 
     #[test]

@@ -59,7 +59,7 @@ impl Cluster {
                  cluster {{ name: test, listen: \"127.0.0.1:{route}\", routes: [{others}] }}\n{settings}",
                 name(index)
             );
-            let broker = Broker::prepare(&text)?;
+            let broker = Broker::prepare(None, &text)?;
             cluster.nodes.push(Node { broker, monitor });
         }
         for node in &mut cluster.nodes {

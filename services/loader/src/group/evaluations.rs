@@ -2,7 +2,7 @@
 
 use tidemill_domain::{EvaluationEvent, EvaluationId, EvaluationState};
 use tidemill_service::fault::{self, Point};
-use tidemill_service::now;
+use tidemill_service::{Obstacle, now};
 use tidemill_streams::{StateChange, declared, subject};
 use tokio::time::Instant;
 
@@ -10,9 +10,17 @@ use super::Runner;
 use crate::engine::Engines;
 use crate::{cached, released};
 
+/// How long an object store that does not answer is left alone.
+const ASK_STORE_AGAIN_AFTER: std::time::Duration = std::time::Duration::from_secs(1);
+
 impl Runner {
     /// Gives live evaluations that the dispatcher does not have yet to it.
     pub(super) async fn take_up(&mut self, engines: &mut Engines) {
+        let is_asked_lately = |(asked, _): &(Instant, _)| asked.elapsed() < ASK_STORE_AGAIN_AFTER;
+        if self.store_away.as_ref().is_some_and(is_asked_lately) {
+            return;
+        }
+        let mut store_away = self.store_away.take().map(|(_, waiting)| waiting);
         let mut is_new = false;
         for event in self.live.clone() {
             if self.followed.contains_key(&event.evaluation) {
@@ -20,6 +28,17 @@ impl Runner {
             }
             let manifest = match self.context.store.manifest(&event.manifest).await {
                 Ok(manifest) => manifest,
+                Err(error) if error.is_of_the_store() => {
+                    let reason = error.to_string();
+                    tracing::warn!(evaluation_id = %event.evaluation, reason, "the manifest cannot be read; waiting");
+                    let waits = &self.context.waits;
+                    let waiting = store_away
+                        .take()
+                        .unwrap_or_else(|| waits.begin(Obstacle::ObjectStore, &reason));
+                    waiting.because(&reason);
+                    self.store_away = Some((Instant::now(), waiting));
+                    return;
+                }
                 Err(error) => {
                     self.abandon(&event, &format!("its manifest cannot be read: {error}"))
                         .await;
