@@ -15,8 +15,8 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test ci bench chaos simulate lint fmt fmt-check clippy docs deny spelling schemas generated broker bins \
-	rust-test python-test ops-test clean
+.PHONY: help build demo test ci bench bench-delivery chaos simulate lint fmt fmt-check clippy docs deny spelling schemas generated \
+	broker bins rust-test python-test ops-test clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +48,10 @@ chaos: broker bins ## Kill, suspend and cut off real processes, and compare: SEE
 simulate: ## Run the simulation with SEEDS= seeds, from FROM= on; SIM_SEED=7 make simulate replays one with its trace
 	SIM_SEEDS=$(or $(SEEDS),10000) SIM_FROM=$(or $(FROM),0) $(CARGO) test --locked --package tidemill-simulation simulation -- --exact --nocapture
 
+bench-delivery: build ## Measure delivery alone and the whole, on one broker and on three
+	$(CARGO) build --locked --release --package tidemill-testkit --bin tidemill-bench-pipeline
+	$(TARGET)/release/tidemill-bench-pipeline
+
 lint: fmt-check clippy docs spelling deny ## Formatting, clippy, docs, spelling, dependencies: warnings are errors
 
 fmt: ## Format the code
@@ -69,6 +73,7 @@ python-test: bins broker $(VENV)/installed ## Run the Python client against a ru
 ops-test: $(VENV)/installed ## Test the scripts and docker-compose.yml
 	ops/tests/get-nats-server.sh
 	TIDEMILL_BIN="$(wildcard $(abspath $(TARGET))/debug/tidemill)" $(VENV)/bin/python ops/tests/compose.py
+	$(VENV)/bin/python ops/tests/nats.py
 
 clean: ## Remove what was built and fetched; evaluations in .tidemill stay
 	$(CARGO) clean

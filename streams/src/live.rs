@@ -157,7 +157,11 @@ pub async fn apply(js: &jetstream::Context, replicas: usize) -> Result<Vec<Diffe
     let differences = plan(js, replicas).await?;
     let differs = |name: &str| differences.iter().any(|difference| difference.name == name);
     for declared in declared::ALL.iter().filter(|stream| differs(stream.name)) {
-        js.create_or_update_stream(declared.config(replicas))
+        let mut config = declared.config(replicas);
+        if let Ok(live) = js.get_stream(declared.name).await {
+            config.max_bytes = kept_limit(config.max_bytes, live.cached_info().config.max_bytes);
+        }
+        js.create_or_update_stream(config)
             .await
             .map_err(not_placed("apply stream", declared.name, replicas))?;
     }
@@ -224,6 +228,13 @@ fn missing(name: &str) -> Difference {
     }
 }
 
+/// A limit that an operator raised is kept: that is what is done when a stream is full, and it must not stop a service from
+/// starting.
+const fn kept_limit(declared: i64, live: i64) -> i64 {
+    let is_raised = live < 0 || live > declared;
+    if is_raised { live } else { declared }
+}
+
 fn compare(declared: &stream::Config, live: &stream::Config, differences: &mut Vec<Difference>) {
     let fields = [
         (
@@ -251,7 +262,11 @@ fn compare(declared: &stream::Config, live: &stream::Config, differences: &mut V
             declared.max_messages_per_subject.to_string(),
             live.max_messages_per_subject.to_string(),
         ),
-        ("max_bytes", declared.max_bytes.to_string(), live.max_bytes.to_string()),
+        (
+            "max_bytes",
+            kept_limit(declared.max_bytes, live.max_bytes).to_string(),
+            live.max_bytes.to_string(),
+        ),
         (
             "max_age",
             format!("{:?}", declared.max_age),
@@ -347,4 +362,27 @@ fn compare_bucket(declared: &Bucket, replicas: usize, live: &stream::Config, dif
             live,
         },
     ));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{compare, declared};
+
+    #[test]
+    fn a_limit_that_was_raised_is_no_difference_and_a_lowered_one_is() {
+        let differences = |max_bytes| {
+            let declared = declared::DONE.config(1);
+            let mut live = declared.clone();
+            live.max_bytes = max_bytes;
+            let mut differences = Vec::new();
+            compare(&declared, &live, &mut differences);
+            differences
+                .iter()
+                .map(|difference| difference.field)
+                .collect::<Vec<_>>()
+        };
+        let limit = declared::DONE.max_bytes;
+        assert!(differences(limit).is_empty() && differences(limit + 1).is_empty() && differences(-1).is_empty());
+        assert_eq!(differences(limit - 1), ["max_bytes"]);
+    }
 }

@@ -2,6 +2,9 @@
 
 use tidemill_domain::{EvaluationId, EvaluationState, GenerationKey, GroupId, ItemKey, RunId, SuiteName, TeamId};
 
+/// Where processes are asked about themselves; no stream keeps it.
+pub const STATUS: &str = "tm.status";
+
 /// Makes a subject token of any name: `.`, `*`, `>`, `%`, white space and control characters are percent-encoded.
 #[must_use]
 pub fn token(name: &str) -> String {
@@ -80,6 +83,12 @@ pub fn ready_of_group(group: &GroupId) -> String {
 #[must_use]
 pub fn ready_of_evaluation(group: &GroupId, id: &EvaluationId) -> String {
     format!("tm.ready.{group}.{id}.>")
+}
+
+/// All releases of one evaluation, to whichever group.
+#[must_use]
+pub fn ready_of_evaluation_to_any(id: &EvaluationId) -> String {
+    format!("tm.ready.*.{id}.>")
 }
 
 /// `tm.done.<evaluation>.<benchmark>.<item>.<sample>`

@@ -7,7 +7,7 @@ use tidemill_domain::{Benchmark, Class, Completion, Ending, Item, ItemKey, Manif
 use tidemill_inference::{Answer, Engine, Request, Scoring};
 use tidemill_service::fault::{self, Point};
 use tidemill_service::settle::Failure;
-use tidemill_service::{Context, Delivery, Settled, Ttl, leader, now, outcome, span};
+use tidemill_service::{Context, Delivery, Settled, Ttl, check_in, leader, now, outcome, span};
 use tidemill_storage::StoredItem;
 use tidemill_streams::{Message as _, declared, subject};
 use tidemill_telemetry::Metric;
@@ -15,6 +15,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use crate::attempt::{Budget, Course, Ended, Generate, GivenBack, Score, Signals, Tally, ask};
+use crate::cache::{Cache, Earlier};
 use crate::keys::Keys;
 use crate::pool::Pool;
 use crate::step::{Action, Asked, Event, is_good, next};
@@ -28,6 +29,8 @@ pub(crate) struct Worker<E> {
     pub(crate) room: Arc<Semaphore>,
     /// The items that this process works on, over all groups.
     pub(crate) keys: Arc<Keys>,
+    /// What was generated from the group's weights before.
+    pub(crate) cache: Cache,
 }
 
 /// What became of asking, before it is a record.
@@ -104,13 +107,25 @@ impl<E: Engine> Worker<E> {
             return Asked::TooLate;
         }
         let benchmark = &manifest.benchmarks[release.key.benchmark as usize];
+        let earlier = tokio::select! { biased;
+            () = self.signals.stopped.cancelled() => return Asked::Failed(Failure::cancelled()),
+            () = delivery.stopped.cancelled() => return Asked::Failed(Failure::cancelled()),
+            earlier = self.cache.earlier(release, delivery, benchmark, &item) => earlier,
+        };
+        let wanted = match earlier {
+            Ok(Earlier::Found(completion)) => return Asked::Completed(completion),
+            Ok(Earlier::None(wanted)) => wanted,
+            Err(failure) => return Asked::Failed(failure),
+        };
         let completed = tokio::select! { biased;
-            completed = self.complete(release, benchmark, &item) => completed,
+            completed = self.complete(release, benchmark, &item, looked) => completed,
             () = delivery.stopped.cancelled() => Err(GivenBack),
         };
         match completed {
-            Ok(completion) => {
+            Ok(mut completion) => {
                 fault::point(Point::GeneratorAnswered);
+                self.cache.keep(&mut completion, wanted).await;
+                fault::point(Point::GeneratorKept);
                 Asked::Completed(Box::new(completion))
             }
             Err(GivenBack) => Asked::Failed(Failure::cancelled()),
@@ -157,10 +172,7 @@ impl<E: Engine> Worker<E> {
 
     async fn record(&self, completion: &Completion, delivery: &Delivery) -> Settled {
         let trace = delivery.trace.map(|trace| trace.child("generate"));
-        let store = &self.context.store;
-        let payload = store
-            .check_in::<Completion>(&completion.key.evaluation, completion.payload()?)
-            .await?;
+        let payload = check_in::<Completion>(&self.context, &completion.key.evaluation, completion.payload()?).await?;
         fault::point(Point::GeneratorBodyStored);
         let publisher = &self.context.publisher;
         publisher
@@ -174,8 +186,11 @@ impl<E: Engine> Worker<E> {
             .await?;
         fault::point(Point::GeneratorPublished);
         span("generate", &completion.key, trace);
-        tidemill_telemetry::add(Metric::PromptTokens, completion.prompt_tokens, []);
-        tidemill_telemetry::add(Metric::CompletionTokens, completion.completion_tokens, []);
+        self.cache.keep_late(completion).await;
+        if !completion.cached {
+            tidemill_telemetry::add(Metric::PromptTokens, completion.prompt_tokens, []);
+            tidemill_telemetry::add(Metric::CompletionTokens, completion.completion_tokens, []);
+        }
         if matches!(completion.ending, Ending::EngineError) {
             let reason = completion.detail.as_deref().unwrap_or_default();
             tracing::warn!(item_id = %completion.key, attempts = completion.attempts, reason, "no answer within the budget");
@@ -191,10 +206,17 @@ impl<E: Engine> Worker<E> {
         }
     }
 
-    async fn complete(&self, release: &Release, benchmark: &Benchmark, item: &Item) -> Result<Completion, GivenBack> {
+    /// Asks, after a look that was sent at `looked`.
+    async fn complete(
+        &self,
+        release: &Release,
+        benchmark: &Benchmark,
+        item: &Item,
+        looked: Instant,
+    ) -> Result<Completion, GivenBack> {
         let _inside = Inside::enter();
         let key = &release.key;
-        let mut course = Course::begin(move || self.is_recorded(key).boxed());
+        let mut course = Course::begin(move || self.is_recorded(key).boxed()).after(looked);
         let outcome = if benchmark.is_likelihood() {
             self.score(item, &mut course).await?
         } else {

@@ -10,6 +10,7 @@
 //! what has no completion. Nothing here counts or grades.
 
 mod board;
+mod cached;
 pub mod checkpoint;
 pub mod dispatch;
 mod engine;
@@ -18,6 +19,7 @@ mod inbox;
 pub mod intake;
 mod released;
 mod service;
+mod sharing;
 mod suites;
 mod sweep;
 

@@ -129,6 +129,10 @@ pub struct Loader {
     /// How long an endpoint that has never answered is waited for. Default `30s`.
     #[serde(with = "duration")]
     pub endpoint_patience: Duration,
+    /// Completions that may wait for their grades, over all evaluations, before nothing more is released. They are never
+    /// more than this, but for what other server groups have out at that moment (twice their slots). A hundred thousand
+    /// answers of 4 KB take 400 MB of the DONE stream. Default 100000.
+    pub max_ungraded: u32,
     /// Starts of an engine that keeps dying, for one evaluation. Default 5.
     pub engine_starts: u32,
 }
@@ -146,6 +150,7 @@ impl Default for Loader {
             checkpoint_patience: Duration::from_secs(600),
             engine_patience: Duration::from_secs(300),
             endpoint_patience: Duration::from_secs(30),
+            max_ungraded: 100_000,
             engine_starts: 5,
         }
     }

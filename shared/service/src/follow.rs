@@ -186,8 +186,10 @@ impl Follow {
         Ok(last.map_or(0, |message| message.sequence))
     }
 
-    /// Whether messages that were there at the last opening are not read yet.
-    fn is_behind(&self) -> bool {
+    /// Whether messages that were there at the last opening are not read yet; as with [`Follow::backlog`], some of them may
+    /// expire before they are.
+    #[must_use]
+    pub fn is_behind(&self) -> bool {
         let seen = match self.start {
             Start::After(sequence) => sequence,
             Start::Beginning | Start::LastPerSubject | Start::New => 0,

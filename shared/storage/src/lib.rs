@@ -5,6 +5,7 @@
 
 mod address;
 mod blocks;
+mod cached;
 mod error;
 mod folders;
 mod manifests;
@@ -13,6 +14,7 @@ mod store;
 
 pub use address::Address;
 pub use blocks::{BlockWriter, StoredItem};
+pub use cached::{CachedBody, cached_body};
 pub use error::Error;
 pub use objects::Kind;
 pub use store::Store;

@@ -3,6 +3,8 @@
 //! - [`Broker`]: a real nats-server with JetStream, on a free port and a store of its own, that can be killed and brought back.
 //! - [`Cluster`]: three of them that share their streams.
 //! - [`FakeEngine`]: an OpenAI-compatible server inside the test, scripted to answer well, badly or not at all.
+//! - [`Proxy`]: a network between two of them that can be cut, made silent, slowed and healed.
+//! - [`SmallDisk`]: a disk that fills up, and grows when told to, for a broker's store or a service's files.
 //! - [`Service`]: a program of ours as a process, with its log captured, that can be killed at any moment.
 //!
 //! Nothing outlives the test process, even one that is killed. Only tests use this crate, so it returns [`anyhow::Error`]
@@ -14,9 +16,13 @@ pub mod engine;
 pub mod process;
 
 mod port;
+mod proxy;
+mod small_disk;
 mod watchdog;
 
 pub use broker::Broker;
 pub use cluster::Cluster;
 pub use engine::{FakeEngine, Reply};
 pub use process::Service;
+pub use proxy::Proxy;
+pub use small_disk::SmallDisk;

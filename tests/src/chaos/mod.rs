@@ -11,12 +11,13 @@ mod random;
 mod resume;
 mod run;
 mod scenario;
+mod surroundings;
 mod table;
 mod work;
 
 pub use outcome::Outcome;
 pub use resume::{Resumed, resume};
 pub use run::{Expected, expect, run, run_all};
-pub use scenario::{Action, Fault, Role, Scenario, Step, long, short, standard};
+pub use scenario::{Action, Fault, Network, Role, Scenario, Step, long, short, standard};
 pub use table::Table;
 pub use work::Work;

@@ -9,10 +9,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tidemill_service::fault::{Point, VARIABLE};
 use tidemill_testkit::process::Launch;
-use tidemill_testkit::{Broker, FakeEngine, Service};
+use tidemill_testkit::{Broker, FakeEngine, Proxy, Service};
 
 use super::evidence;
-use super::scenario::{Action, Fault, Role, Scenario};
+use super::scenario::{Action, Fault, Network, Role, Scenario};
+use super::surroundings;
 use super::work::{GENERATED, Work};
 use crate::{Workbench, tidemill, workspace};
 
@@ -33,6 +34,9 @@ const ENGINE_AWAY: Duration = Duration::from_millis(500);
 
 /// Lines of each process's log in an error.
 const SHOWN_LINES: usize = 25;
+
+/// The file that moves the services' clocks.
+const CLOCK: &str = "clock";
 
 /// A disturbance as it happened.
 #[derive(Debug, Clone)]
@@ -63,6 +67,8 @@ pub(super) struct Pipeline {
     bench: Workbench,
     engine: Option<FakeEngine>,
     slots: Vec<Slot>,
+    /// What stands between a role's processes and the broker, where that fails in the scenario.
+    proxies: HashMap<Role, Proxy>,
     faults: HashMap<Role, VecDeque<Fault>>,
     pub(super) passed: Vec<Point>,
     pub(super) hits: Vec<Hit>,
@@ -85,9 +91,20 @@ impl Pipeline {
         for fault in &scenario.faults {
             faults.entry(fault.role).or_default().push_back(*fault);
         }
+        let broker = surroundings::broker(scenario)?;
+        let failing = scenario.steps.iter().filter_map(|step| match step.action {
+            Action::Network(role, ..) => Some(role),
+            _ => None,
+        });
+        let mut proxies = HashMap::new();
+        for role in failing {
+            proxies.insert(role, Proxy::start(broker.port())?);
+        }
+        bench.write(CLOCK, "0")?;
         let mut pipeline = Self {
             work: scenario.work,
-            broker: Broker::start()?,
+            broker,
+            proxies,
             bench,
             engine,
             slots: Vec::new(),
@@ -127,11 +144,12 @@ impl Pipeline {
             .args([
                 role.name(),
                 "--nats",
-                &self.broker.url(),
+                &self.broker_of(role),
                 "--data-dir",
                 &self.bench.text("data"),
             ])
             .env_remove("NATS_URL")
+            .env("TIDEMILL_CLOCK_OFFSET_FILE", self.bench.path(CLOCK))
             .env("TIDEMILL_LOADER__MAX_IN_FLIGHT", IN_FLIGHT)
             .env("TIDEMILL_AGGREGATOR__PUBLISH_INTERVAL", "200ms");
         if matches!(self.work, Work::Embedded(_)) {
@@ -162,6 +180,11 @@ impl Pipeline {
             )?;
         }
         Ok(())
+    }
+
+    fn broker_of(&self, role: Role) -> String {
+        let port = self.proxies.get(&role).map_or(self.broker.port(), Proxy::port);
+        format!("nats://127.0.0.1:{port}")
     }
 
     /// Announces the work.
@@ -323,6 +346,26 @@ impl Pipeline {
                 self.broker.restart()?;
                 self.start_services()?;
                 self.note("killed everything".to_owned(), from, kills);
+            }
+            Action::Network(role, network, time) => {
+                let proxy = self.proxies.get(&role).context("its network has a proxy")?;
+                match network {
+                    Network::Cut => proxy.cut()?,
+                    Network::Silent => proxy.silence()?,
+                }
+                self.pass(time)?;
+                self.proxies.get(&role).context("its network has a proxy")?.heal()?;
+                self.note(format!("the network of the {} failed", role.name()), from, 0);
+            }
+            Action::FullDisk(time) => {
+                surroundings::fill(&mut self.broker)?;
+                self.pass(time)?;
+                surroundings::empty(&mut self.broker)?;
+                self.note("filled the broker's disk".to_owned(), from, 1);
+            }
+            Action::Clock(offset) => {
+                self.bench.write(CLOCK, &offset.to_string())?;
+                self.note(format!("moved the clocks by {offset} s"), from, 0);
             }
         }
         Ok(())

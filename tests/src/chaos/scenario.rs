@@ -69,6 +69,21 @@ pub enum Action {
     BrokerAfterAcks(u64),
     /// SIGKILL to every process, broker and engine, then all of them started again.
     Everything,
+    /// The network between a role's processes and the broker fails, and is healed after a while.
+    Network(Role, Network, Duration),
+    /// The disk of the broker is full for so long; then it has room, and the broker is started again.
+    FullDisk(Duration),
+    /// The clocks of all services are so many seconds off from now on.
+    Clock(i64),
+}
+
+/// How a network fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Network {
+    /// Connections are dropped and new ones refused.
+    Cut,
+    /// Connections stay open and bring nothing.
+    Silent,
 }
 
 /// A disturbance and its moment.
@@ -153,6 +168,7 @@ pub fn standard(seed: u64) -> Vec<Scenario> {
     scenarios.extend(brokers(random));
     scenarios.extend(faults(random));
     scenarios.extend(stale_workers(random));
+    scenarios.extend(surroundings(random));
     scenarios
 }
 
@@ -225,6 +241,30 @@ fn brokers(random: &mut Random) -> Vec<Scenario> {
     ]
 }
 
+/// Networks, disks and clocks. Each seed fails the networks of other roles.
+fn surroundings(random: &mut Random) -> Vec<Scenario> {
+    let mut network = |name, kind| {
+        let role = Role::ALL[random.between(0, 3) as usize];
+        let action = Action::Network(role, kind, role.suspension());
+        Scenario::at_random(name, random, 1, action)
+    };
+    let (cut, silent) = (
+        network("network cut", Network::Cut),
+        network("silent network", Network::Silent),
+    );
+    let full = Scenario::at_random("disk full", random, 1, Action::FullDisk(Duration::from_secs(6)));
+    let mut clock = Scenario::at_random("clock jump", random, 3, Action::Clock(0));
+    for (step, offset) in clock.steps.iter_mut().zip([HOUR, -HOUR, TO_1970]) {
+        step.action = Action::Clock(offset);
+    }
+    vec![cut, silent, full, clock]
+}
+
+const HOUR: i64 = 3_600;
+
+/// From any time in the life of this program to before 1970, where clocks stop.
+const TO_1970: i64 = -4_000_000_000;
+
 /// Every fault point once, dealt over a few runs.
 fn faults(random: &mut Random) -> Vec<Scenario> {
     let mut dealt = vec![Vec::new(); RUNS_OF_POINTS];
@@ -292,6 +332,7 @@ const fn most_passings(point: Point) -> u64 {
         Point::LoaderReleased => 8,
         Point::GeneratorDelivered
         | Point::GeneratorAnswered
+        | Point::GeneratorKept
         | Point::GeneratorBodyStored
         | Point::GeneratorPublished
         | Point::GeneratorAcked

@@ -28,6 +28,12 @@ impl<'a> Course<'a> {
         }
     }
 
+    /// With a last look that was sent at `looked`.
+    pub(crate) fn after(mut self, looked: Instant) -> Self {
+        self.looked = looked;
+        self
+    }
+
     /// Whether somebody else has finished the item, looked up anew where the last look is too old to say. A process that
     /// was suspended, or waited long for an engine, learns here that its item was delivered to another one.
     ///

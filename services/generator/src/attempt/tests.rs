@@ -206,6 +206,17 @@ fn looking(answers: Vec<Result<bool, Failure>>) -> (Course<'static>, Arc<Mutex<V
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_old_look_is_renewed_before_the_first_request() {
+    let pool = Pool::new(vec![Scripted::member("one", [])]);
+    let looked = Instant::now();
+    sleep(crate::step::LOOK_IS_GOOD_FOR + Duration::from_millis(1)).await;
+    let (course, left) = looking(vec![Ok(true)]);
+    let (ended, tally) = asked_on(&pool, &signals(), course.after(looked)).await;
+    assert_eq!(ended, Err(GivenBack));
+    assert_eq!((tally.requests, left.lock().unwrap().len()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_item_that_somebody_else_finished_meanwhile_is_not_asked_again() {
     // The pause before the second try is longer than a look is good for.
     let pool = || Pool::new(vec![Scripted::member("one", [busy()])]);

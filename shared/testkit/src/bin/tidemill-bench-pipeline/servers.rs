@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
 use tempfile::TempDir;
-use tidemill_testkit::process::Launch;
+use tidemill_testkit::process::{Launch, PROGRAM_VARIABLE};
 use tidemill_testkit::{Broker, Cluster, Service};
 
 use crate::{PATIENCE, usage};
@@ -79,10 +79,12 @@ impl Servers {
         }
     }
 
-    /// The program that was built with this one, at these brokers.
+    /// The program that `TIDEMILL_BIN` names, else the one that was built with this one, at these brokers.
     pub(crate) fn tidemill(&self) -> Result<Launch> {
-        let here = std::env::current_exe()?;
-        let program: PathBuf = here.with_file_name("tidemill");
+        let program = match std::env::var_os(PROGRAM_VARIABLE) {
+            Some(named) => PathBuf::from(named),
+            None => std::env::current_exe()?.with_file_name("tidemill"),
+        };
         ensure!(program.is_file(), "{} is missing: build it first", program.display());
         Ok(Service::program(program)
             .env("NATS_URL", self.url())
