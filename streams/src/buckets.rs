@@ -28,7 +28,7 @@ pub const GROUPS: Bucket = Bucket {
 /// Leases: who dispatches a server group, who aggregates. An entry that is not renewed vanishes.
 pub const LEASES: Bucket = Bucket {
     name: "tm_leases",
-    purpose: "leases: `group.<group>` and `aggregator` to the holder's name; renewed every 3 s",
+    purpose: "leases: `group.<group>`, `aggregator` and `archiver` to the holder's name; renewed every 3 s",
     max_age: Some(Duration::from_secs(10)),
     max_bytes: 4 << 20,
 };

@@ -85,6 +85,12 @@ pub fn ready_of_evaluation(group: &GroupId, id: &EvaluationId) -> String {
     format!("tm.ready.{group}.{id}.>")
 }
 
+/// All releases of one evaluation, to whichever group.
+#[must_use]
+pub fn ready_of_evaluation_to_any(id: &EvaluationId) -> String {
+    format!("tm.ready.*.{id}.>")
+}
+
 /// `tm.done.<evaluation>.<benchmark>.<item>.<sample>`
 #[must_use]
 pub fn done(key: &ItemKey) -> String {

@@ -304,6 +304,8 @@ fn copies_are_changed_by_apply_seen_by_check_and_told_by_doctor() {
         assert!(begun.elapsed() < PATIENCE, "{}", ill.output);
     }
 
+    cluster.restart(follower).unwrap();
+    cluster.wait_until_in_sync().unwrap();
     let too_many = ran(&cluster, 5, &["streams", "apply"]);
     assert_eq!(too_many.code, Some(2));
     assert!(too_many.log.contains("5 copies need 5 servers"), "{}", too_many.log);

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use async_nats::jetstream::stream::{DirectGetErrorKind, Info, Stream};
+use async_nats::jetstream::stream::{DirectGetErrorKind, Info, LastRawMessageErrorKind, Stream};
 use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _};
 use tidemill_codec::{Body, Envelope};
@@ -133,17 +133,27 @@ impl Live {
         if sequence == 0 {
             return Ok(None);
         }
-        match stream.direct_get(sequence).await {
-            Ok(message) => whole(&self.context.store, message.payload).await.map(Some),
-            Err(error) if error.kind() == DirectGetErrorKind::NotFound => Err(Error::Vanished {
-                evaluation: self.evaluation.clone(),
-            }),
-            Err(error) => Err(Error::broker(
-                "read message",
-                format!("{sequence} of {}", stream.cached_info().config.name),
-                &error,
-            )),
-        }
+        let failed = |error: &dyn std::fmt::Display| {
+            let message = format!("{sequence} of {}", stream.cached_info().config.name);
+            Error::broker("read message", message, error)
+        };
+        let message = match stream.direct_get(sequence).await {
+            Ok(message) => message,
+            // The copy that answered may be behind, its leader's is not.
+            Err(error) if error.kind() == DirectGetErrorKind::NotFound => {
+                match stream.get_raw_message(sequence).await {
+                    Ok(message) => message,
+                    Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => {
+                        return Err(Error::Vanished {
+                            evaluation: self.evaluation.clone(),
+                        });
+                    }
+                    Err(error) => return Err(failed(&error)),
+                }
+            }
+            Err(error) => return Err(failed(&error)),
+        };
+        whole(&self.context.store, message.payload).await.map(Some)
     }
 }
 

@@ -11,6 +11,8 @@ use crate::{Error, Stored};
 
 /// Purges the messages of an evaluation that its archive holds, then the bodies that they claimed.
 ///
+/// Releases that were left over go first: a generator that found one and no completion would ask again.
+///
 /// It never reaches past the places up to which the archive was made: what came later stays. Repeating it, at any time and
 /// by anyone, removes nothing else.
 ///
@@ -19,18 +21,33 @@ use crate::{Error, Stored};
 pub async fn purge(context: &Context, evaluation: &EvaluationId, stored: &Stored) -> Result<(), Error> {
     let done = subject::done_of_evaluation(evaluation);
     let grade = subject::grade_of_evaluation(evaluation);
-    purge_stream(context, declared::DONE, done, stored.done_through).await?;
+    purge_stream(
+        context,
+        declared::READY,
+        subject::ready_of_evaluation_to_any(evaluation),
+        None,
+    )
+    .await?;
+    purge_stream(context, declared::DONE, done, Some(stored.done_through)).await?;
     fault::point(Point::ArchiveDonePurged);
-    purge_stream(context, declared::GRADE, grade, stored.grade_through).await?;
+    purge_stream(context, declared::GRADE, grade, Some(stored.grade_through)).await?;
     fault::point(Point::ArchiveGradePurged);
     forget_claims(context, stored).await
 }
 
-async fn purge_stream(context: &Context, stream: Stream, filter: String, through: u64) -> Result<(), Error> {
+/// Purges up to a place in the stream; at 0 nothing, which the server would take for everything.
+async fn purge_stream(context: &Context, stream: Stream, filter: String, through: Option<u64>) -> Result<(), Error> {
     let name = stream.name;
+    if through == Some(0) {
+        return Ok(());
+    }
     let found = context.jetstream().get_stream_no_info(name).await;
     let found = found.map_err(|error| Error::broker("look up stream", name, &error))?;
-    let purged = found.purge().sequence(through + 1).filter(filter).await;
+    let purge = found.purge().filter(filter);
+    let purged = match through {
+        Some(through) => purge.sequence(through + 1).await,
+        None => purge.await,
+    };
     let purged = purged.map_err(|error| Error::broker("purge from stream", name, &error))?;
     tidemill_telemetry::add(Metric::Purged, purged.purged, [("stream", name)]);
     Ok(())

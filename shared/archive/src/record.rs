@@ -4,7 +4,7 @@ use async_nats::jetstream::kv;
 use futures::StreamExt as _;
 use serde::{Deserialize, Serialize};
 use tidemill_domain::{Digest, EvaluationEvent, EvaluationId, Timestamp};
-use tidemill_service::Context;
+use tidemill_service::{Context, leader};
 use tidemill_streams::buckets;
 
 use crate::Error;
@@ -163,13 +163,11 @@ impl Records {
     /// # Errors
     /// [`Error::Broker`]; [`Error::Damaged`] when it does not parse.
     pub async fn get(&self, evaluation: &EvaluationId) -> Result<Option<Known>, Error> {
-        let entry = self.bucket.entry(evaluation.as_str()).await;
+        // Of the leader: what was done last decides what may be purged.
+        let entry = leader::entry(&self.bucket, evaluation.as_str()).await;
         let entry =
             entry.map_err(|error| Error::broker("read the record of evaluation", evaluation.as_str(), &error))?;
-        entry
-            .filter(|entry| entry.operation == kv::Operation::Put)
-            .map(|entry| known(&entry))
-            .transpose()
+        entry.map(|entry| known(evaluation, &entry)).transpose()
     }
 
     /// Writes a record over the one that was read, or as the first one.
@@ -232,15 +230,13 @@ impl Records {
     }
 }
 
-fn known(entry: &kv::Entry) -> Result<Known, Error> {
-    let record: Record = serde_json::from_slice(&entry.value)
-        .map_err(|error| Error::damaged(&format!("{}/{}", buckets::ARCHIVE.name, entry.key), error.to_string()))?;
+fn known(evaluation: &EvaluationId, entry: &leader::Value) -> Result<Known, Error> {
+    let place = format!("{}/{evaluation}", buckets::ARCHIVE.name);
+    let record: Record =
+        serde_json::from_slice(&entry.value).map_err(|error| Error::damaged(&place, error.to_string()))?;
     if record.schema != 1 {
         let detail = format!("its schema is {}; this version knows 1: upgrade", record.schema);
-        return Err(Error::damaged(
-            &format!("{}/{}", buckets::ARCHIVE.name, entry.key),
-            detail,
-        ));
+        return Err(Error::damaged(&place, detail));
     }
     Ok(Known {
         record,

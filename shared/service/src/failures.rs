@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tidemill_streams::buckets;
 
-use crate::Context;
+use crate::{Context, leader};
 
 /// Longest wait for the broker: a failure is settled in any case.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -32,8 +32,8 @@ async fn try_count(context: &Context, stream: &str, sequence: u64) -> Result<u32
     let bucket = context.jetstream().get_key_value(buckets::FAILURES.name).await?;
     let key = format!("{stream}.{sequence}");
     // One process has the message at a time; where two have it after all, one of the two failures counts.
-    let known = bucket.get(&key).await?;
-    let before = known.and_then(|value| std::str::from_utf8(&value).ok()?.parse::<u32>().ok());
+    let known = leader::entry(&bucket, &key).await?;
+    let before = known.and_then(|known| std::str::from_utf8(&known.value).ok()?.parse::<u32>().ok());
     let failures = before.unwrap_or(0).saturating_add(1);
     bucket.put(&key, failures.to_string().into()).await?;
     Ok(failures)

@@ -2,11 +2,11 @@
 //!
 //! Without it nothing would end: the dispatcher would release the item again, and its evaluation would wait for ever.
 
-use async_nats::jetstream::stream::{DirectGetErrorKind, LastRawMessageErrorKind};
+use async_nats::jetstream::stream::LastRawMessageErrorKind;
 use tidemill_domain::{Class, Completion, Ending, EvaluationEvent, EvaluationId, Grade, ItemKey, Outcome, Release};
 use tidemill_streams::{Stream, declared, subject};
 
-use crate::{Context, Failure, Published, now};
+use crate::{Context, Failure, Published, leader, now};
 
 /// What became of recording an outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,13 +100,9 @@ pub async fn is_recorded(context: &Context, on: &str) -> Result<bool, Failure> {
 }
 
 async fn holds(context: &Context, stream: Stream, on: String) -> Result<bool, Failure> {
-    let stream = context.jetstream().get_stream_no_info(stream.name).await;
-    let stream = stream.map_err(|error| Failure::of(Class::Transient, &error))?;
-    match stream.direct_get_last_for_subject(on).await {
-        Ok(_) => Ok(true),
-        Err(error) if error.kind() == DirectGetErrorKind::NotFound => Ok(false),
-        Err(error) => Err(Failure::of(Class::Transient, &error)),
-    }
+    let last = leader::last(context.jetstream(), stream.name, &on).await;
+    let last = last.map_err(|error| Failure::of(Class::Transient, &error))?;
+    Ok(last.is_some())
 }
 
 /// The newest event of an evaluation that can be read; `None` when none is known.

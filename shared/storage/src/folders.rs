@@ -42,7 +42,10 @@ impl Store {
     pub async fn folders(&self, folder: &str) -> Result<Vec<String>, Error> {
         let listed = self.inner.list_with_delimiter(Some(&Key::from(folder))).await;
         let listed = listed.map_err(|source| access("list", folder, source))?;
-        let names = listed.common_prefixes.iter().filter_map(|prefix| prefix.parts().last());
+        let names = listed
+            .common_prefixes
+            .iter()
+            .filter_map(|prefix| prefix.parts().next_back());
         let mut names: Vec<String> = names.map(|name| name.as_ref().to_owned()).collect();
         names.sort();
         Ok(names)

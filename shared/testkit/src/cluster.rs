@@ -3,7 +3,7 @@
 //! What a server thinks of its streams is asked over its monitoring port, so that asking disturbs no connection under test.
 
 use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -47,11 +47,16 @@ impl Cluster {
     /// # Errors
     /// As [`start`](Self::start); a setting the server refuses is shown in the error.
     pub fn start_with(nodes: usize, settings: &str) -> Result<Self> {
-        let free = || Ok(port::listen()?.local_addr()?.port());
+        // All ports are held until the servers are started, so that none is drawn twice.
+        let mut held = Vec::new();
+        let mut free = || -> Result<u16> {
+            held.push(port::listen()?);
+            Ok(held.last().context("no port")?.local_addr()?.port())
+        };
         let routes = (0..nodes).map(|_| free()).collect::<Result<Vec<u16>>>()?;
+        let monitors = (0..nodes).map(|_| free()).collect::<Result<Vec<u16>>>()?;
         let mut cluster = Self { nodes: Vec::new() };
-        for (index, route) in routes.iter().enumerate() {
-            let monitor = free()?;
+        for (index, (route, monitor)) in routes.iter().zip(monitors).enumerate() {
             let others = routes.iter().map(|port| format!("nats://127.0.0.1:{port}"));
             let others = others.collect::<Vec<_>>().join(", ");
             let text = format!(
@@ -60,8 +65,10 @@ impl Cluster {
                 name(index)
             );
             let broker = Broker::prepare(None, &text)?;
+            held.push(TcpListener::bind((Ipv4Addr::LOCALHOST, broker.port()))?);
             cluster.nodes.push(Node { broker, monitor });
         }
+        drop(held);
         for node in &mut cluster.nodes {
             node.broker.launch()?;
         }

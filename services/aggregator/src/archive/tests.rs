@@ -533,3 +533,35 @@ async fn ordinals_name_the_samples_of_a_manifest_in_its_order() {
     };
     assert_eq!(layout.ordinal(&undeclared), None);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_that_was_left_over_leaves_with_its_evaluation() {
+    let bench = Bench::start(5).await;
+    let (context, event) = (&bench.context, &bench.event);
+    let other = tidemill_domain::EvaluationId::from_digest(&Digest::of(b"other"));
+    for evaluation in [&event.evaluation, &other] {
+        let key = ItemKey {
+            evaluation: evaluation.clone(),
+            ..bench.key(0)
+        };
+        let release = subject::ready(&event.group, &key);
+        let published = context.jetstream().publish(release, "a release".into()).await.unwrap();
+        published.await.unwrap();
+    }
+    steps::archive(context, event, SMALL).await.unwrap();
+    steps::purge_archived(context, event).await.unwrap();
+    let ready = context.jetstream().get_stream(declared::READY.name).await.unwrap();
+    assert_eq!(ready.cached_info().state.messages, 1, "that of the other evaluation");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grade_that_comes_after_an_archive_without_grades_stays() {
+    let bench = Bench::without_messages(3).await;
+    let (context, event) = (&bench.context, &bench.event);
+    bench.complete(&bench.completion(bench.key(0), "an answer")).await;
+    let known = steps::archive(context, event, SMALL).await.unwrap();
+    assert_eq!(known.record.stored.unwrap().grade_through, 0);
+    context.publisher.publish(&grade_of(0), None).await.unwrap();
+    steps::purge_archived(context, event).await.unwrap();
+    assert_eq!(bench.in_streams().await, (0, 1));
+}
