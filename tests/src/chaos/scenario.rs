@@ -262,8 +262,8 @@ fn surroundings(random: &mut Random) -> Vec<Scenario> {
 
 const HOUR: i64 = 3_600;
 
-/// From any time in the life of this program to before 1970, where clocks stop.
-const TO_1970: i64 = -4_000_000_000;
+/// From the time at which this was written to 1970, as a clock that was never set.
+const TO_1970: i64 = -1_795_000_000;
 
 /// Every fault point once, dealt over a few runs.
 fn faults(random: &mut Random) -> Vec<Scenario> {
