@@ -14,7 +14,7 @@ use crate::{Error, Stored};
 /// Releases that were left over go first: a generator that found one and no completion would ask again.
 ///
 /// It never reaches past the places up to which the archive was made: what came later stays. Repeating it, at any time and
-/// by anyone, removes nothing else.
+/// by anyone, removes nothing else, but for releases of an evaluation that is served again: its dispatcher makes them anew.
 ///
 /// # Errors
 /// [`Error::Broker`] and [`Error::Storage`]; what was removed before stays removed.
@@ -35,7 +35,7 @@ pub async fn purge(context: &Context, evaluation: &EvaluationId, stored: &Stored
     forget_claims(context, stored).await
 }
 
-/// Purges up to a place in the stream; at 0 nothing, which the server would take for everything.
+/// Purges up to and with a place in the stream; at 0 the archive saw nothing there.
 async fn purge_stream(context: &Context, stream: Stream, filter: String, through: Option<u64>) -> Result<(), Error> {
     let name = stream.name;
     if through == Some(0) {
