@@ -37,7 +37,7 @@ impl Runner {
                         .unwrap_or_else(|| waits.begin(Obstacle::ObjectStore, &reason));
                     waiting.because(&reason);
                     self.store_away = Some((Instant::now(), waiting));
-                    return;
+                    break;
                 }
                 Err(error) => {
                     self.abandon(&event, &format!("its manifest cannot be read: {error}"))
