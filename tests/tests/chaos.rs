@@ -10,7 +10,7 @@
 use std::collections::BTreeSet;
 
 use tidemill_service::fault::Point;
-use tidemill_tests::chaos::{Outcome, Scenario, expect, run_all, short};
+use tidemill_tests::chaos::{Outcome, Scenario, expect, resume, run_all, short};
 
 /// Runs at once: most of a run is waiting for leases and redeliveries.
 const JOBS: usize = 7;
@@ -41,6 +41,12 @@ fn disturbed_runs_end_like_the_undisturbed_one_and_every_fault_point_is_passed()
         .map(|point| point.name())
         .collect();
     assert_eq!(passed, declared, "a point that nothing passes shows nothing");
+}
+
+#[test]
+fn an_evaluation_that_is_graded_and_not_reported_is_resumed_without_a_request() {
+    let resumed = resume(300).unwrap();
+    assert_eq!((resumed.items, resumed.asked_again), (300, 0));
 }
 
 fn complaint(outcome: &Outcome) -> Option<String> {

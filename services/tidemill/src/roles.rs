@@ -66,7 +66,7 @@ impl Roles {
         self.context.draining.cancel();
         let all = async { while self.tasks.join_next().await.is_some() {} };
         if timeout(grace, all).await.is_ok() {
-            return;
+            return self.context.close().await;
         }
         tracing::warn!("the grace is over; what is left is taken up by the next run");
         self.context.cancelled.cancel();

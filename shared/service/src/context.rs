@@ -1,11 +1,14 @@
 //! What a role of a process works with.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_nats::jetstream;
 use tidemill_config::Config;
 use tidemill_storage::Store;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::clock::now;
 use crate::connect::Broker;
@@ -36,7 +39,12 @@ pub struct Context {
     pub cancelled: CancellationToken,
     /// The lease under which this role acts, where its acts need one.
     pub lease: Option<Certainty>,
+    /// What takes, renews and gives back leases.
+    pub(crate) leases: TaskTracker,
 }
+
+/// How long a process that ends waits until its leases are given back; after it they expire by age.
+const GIVING_BACK: Duration = Duration::from_secs(2);
 
 impl Context {
     /// Joins what a role needs.
@@ -55,6 +63,7 @@ impl Context {
             draining: CancellationToken::new(),
             cancelled,
             lease: None,
+            leases: TaskTracker::new(),
         }
     }
 
@@ -81,6 +90,15 @@ impl Context {
             role,
             holder: holder(role).into(),
             ..self.clone()
+        }
+    }
+
+    /// Waits until leases that were dropped are given back, so that whoever comes next need not wait for their age. For the
+    /// end of a process, once its roles have returned.
+    pub async fn close(&self) {
+        self.leases.close();
+        if timeout(GIVING_BACK, self.leases.wait()).await.is_err() {
+            tracing::debug!("leases not given back; they expire");
         }
     }
 

@@ -56,9 +56,13 @@ impl Certainty {
 /// A holder that was killed keeps it until the bucket's age has passed; one that ended in order gives it back at once.
 pub async fn acquire(context: &Context, key: &str) -> Option<Held> {
     loop {
+        // On its own: a try that was dropped between the broker's yes and ours would leave the lease taken. Whoever does
+        // not wait for its outcome any more drops what it took, which gives it back.
+        let (trying, wanted) = (context.clone(), key.to_owned());
+        let mut trying = context.leases.spawn(async move { try_acquire(&trying, &wanted).await });
         tokio::select! { biased;
             () = context.draining.cancelled() => return None,
-            held = try_acquire(context, key) => if held.is_some() { return held },
+            held = &mut trying => if let Ok(Some(held)) = held { return Some(held) },
         }
         tokio::select! {
             () = context.draining.cancelled() => return None,
@@ -84,7 +88,7 @@ async fn try_acquire(context: &Context, key: &str) -> Option<Held> {
         lost: lost.clone(),
         release: release.clone(),
     };
-    tokio::spawn(renewal.run());
+    context.leases.spawn(renewal.run());
     tracing::debug!(lease = key, "lease taken");
     Some(Held {
         lost,

@@ -186,6 +186,7 @@ where
     tracing::info!(role, admin = %admin.address(), "ready");
     let ended = until_signal(&context, grace, body(context.clone())).await;
     admin.set_ready(false);
+    context.close().await;
     ended
 }
 

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures::{StreamExt as _, TryStreamExt as _};
 use tidemill_config::Config;
 use tidemill_domain::{Completion, Digest, Ending, EvaluationId, GroupId, ItemKey, Release, Reuse, Timestamp};
 use tidemill_service::settle::MOST_FAILURES;
@@ -439,4 +440,34 @@ async fn a_broker_that_is_not_there_or_not_fit_is_named() {
         nobody.contains("nats://127.0.0.1:1") && nobody.contains("--nats"),
         "{nobody}"
     );
+}
+
+/// The leases that somebody holds.
+async fn leases(context: &Context) -> Vec<String> {
+    let bucket = context.jetstream().get_key_value("tm_leases").await.unwrap();
+    bucket.keys().await.unwrap().try_collect().await.unwrap()
+}
+
+#[tokio::test]
+async fn a_process_that_ends_leaves_no_lease_behind_wherever_its_try_for_one_was() {
+    let bench = bench().await;
+    let context = bench.context.clone();
+    let held = acquire(&context, "held").await.unwrap();
+    assert_eq!(leases(&context).await, ["held"]);
+    // The broker shows the write before it answers it: the drain begins in between.
+    let mut written = context.broker.client.subscribe("$KV.tm_leases.>").await.unwrap();
+    for step in 0..20 {
+        let mut trying = context.clone();
+        trying.draining = CancellationToken::new();
+        let (draining, key) = (trying.draining.clone(), format!("try-{step}"));
+        let given_up = async {
+            written.next().await.unwrap();
+            draining.cancel();
+        };
+        let (taken, ()) = tokio::join!(acquire(&trying, &key), given_up);
+        drop(taken);
+    }
+    drop(held);
+    context.close().await;
+    assert_eq!(leases(&context).await, Vec::<String>::new());
 }

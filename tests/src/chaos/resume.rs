@@ -75,6 +75,8 @@ pub fn resume(items: usize) -> Result<Resumed> {
     let wall_seconds = begun.elapsed().as_secs_f64();
     let processes = second.iter().map(Service::id).chain(broker.pid());
     let cpu_seconds = processes.map(cpu_seconds).sum::<Result<f64>>()?;
+    let results = tidemill(&["results", "--json", "--nats", &url, "--data-dir", &bench.text("data")])?.json()?;
+    ensure!(results[0]["state"] == "final", "resumed to no final result: {results}");
     Ok(Resumed {
         items,
         cpu_seconds,
