@@ -5,6 +5,7 @@
 //! ahead of it, so that an engine never waits for the way here and back.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,10 +29,10 @@ struct Evaluation {
     manifest: Arc<Manifest>,
     /// Ordinal of the first sample of each benchmark.
     offsets: Vec<u64>,
-    done: Vec<bool>,
-    done_count: u64,
-    /// Ordinals that wait, in the order in which they will be released.
-    waiting: VecDeque<u32>,
+    done: Ordinals,
+    /// What was never released, in the order in which it will be; those among it that are done are passed over. Few
+    /// ranges whatever the number of samples.
+    waiting: VecDeque<Range<u32>>,
     /// Ordinals that are out, with the time of their release.
     out: BTreeMap<u32, Instant>,
     /// Another dispatcher may have released items before.
@@ -85,12 +86,9 @@ impl Dispatcher {
         let mut releases = Vec::new();
         for evaluation in &mut self.evaluations {
             while room > 0 {
-                let Some(ordinal) = evaluation.waiting.pop_front() else {
+                let Some(ordinal) = evaluation.next_waiting() else {
                     break;
                 };
-                if evaluation.done[ordinal as usize] {
-                    continue;
-                }
                 evaluation.out.insert(ordinal, now);
                 releases.push(evaluation.release_of(ordinal, evaluation.again));
                 room -= 1;
@@ -122,8 +120,19 @@ impl Dispatcher {
     pub(crate) fn left(&self) -> u64 {
         self.evaluations
             .iter()
-            .map(|evaluation| evaluation.done.len() as u64 - evaluation.done_count)
+            .map(|evaluation| evaluation.done.missing())
             .sum()
+    }
+
+    /// Bytes that its state takes beside the manifests.
+    #[cfg(test)]
+    pub(crate) fn state_bytes(&self) -> usize {
+        let of = |evaluation: &Evaluation| {
+            evaluation.done.words.capacity() * size_of::<u64>()
+                + evaluation.waiting.capacity() * size_of::<Range<u32>>()
+                + evaluation.out.len() * (size_of::<u32>() + size_of::<Instant>())
+        };
+        self.evaluations.iter().map(of).sum()
     }
 }
 
@@ -135,14 +144,13 @@ impl Evaluation {
             offsets.push(samples);
             samples += benchmark.samples();
         }
-        let done = vec![false; usize::try_from(samples).unwrap_or(usize::MAX)];
+        let done = Ordinals::none_of(samples);
         Self {
             id,
             digest,
             manifest,
             offsets,
             done,
-            done_count: 0,
             waiting: VecDeque::new(),
             out: BTreeMap::new(),
             again,
@@ -156,10 +164,21 @@ impl Evaluation {
         for index in order {
             let first = self.offsets[index];
             let last = first + self.manifest.benchmarks[index].samples();
-            let ordinals = (first..last).filter(|ordinal| !self.done[*ordinal as usize]);
-            self.waiting
-                .extend(ordinals.filter_map(|ordinal| u32::try_from(ordinal).ok()));
+            if let (Ok(first), Ok(last)) = (u32::try_from(first), u32::try_from(last)) {
+                self.waiting.push_back(first..last);
+            }
         }
+    }
+
+    fn next_waiting(&mut self) -> Option<u32> {
+        while let Some(range) = self.waiting.front_mut() {
+            let done = &self.done;
+            if let Some(ordinal) = range.find(|ordinal| !done.contains(*ordinal)) {
+                return Some(ordinal);
+            }
+            self.waiting.pop_front();
+        }
+        None
     }
 
     fn ordinal(&self, key: &ItemKey) -> Option<u32> {
@@ -171,11 +190,7 @@ impl Evaluation {
     fn complete(&mut self, key: &ItemKey) {
         let Some(ordinal) = self.ordinal(key) else { return };
         self.out.remove(&ordinal);
-        let done = &mut self.done[ordinal as usize];
-        if !*done {
-            *done = true;
-            self.done_count += 1;
-        }
+        self.done.insert(ordinal);
     }
 
     fn release_of(&self, ordinal: u32, again: bool) -> Release {
@@ -193,6 +208,41 @@ impl Evaluation {
             manifest: self.digest.clone(),
             again,
         }
+    }
+}
+
+/// A set of ordinals: a bit for each that is declared.
+#[derive(Debug)]
+struct Ordinals {
+    words: Vec<u64>,
+    declared: u64,
+    count: u64,
+}
+
+impl Ordinals {
+    fn none_of(declared: u64) -> Self {
+        Self {
+            words: vec![0; usize::try_from(declared.div_ceil(64)).unwrap_or(usize::MAX)],
+            declared,
+            count: 0,
+        }
+    }
+
+    fn contains(&self, ordinal: u32) -> bool {
+        let word = self.words.get(ordinal as usize / 64);
+        word.is_some_and(|word| word >> (ordinal % 64) & 1 == 1)
+    }
+
+    fn insert(&mut self, ordinal: u32) {
+        if let Some(word) = self.words.get_mut(ordinal as usize / 64) {
+            let bit = 1 << (ordinal % 64);
+            self.count += u64::from(*word & bit == 0);
+            *word |= bit;
+        }
+    }
+
+    const fn missing(&self) -> u64 {
+        self.declared - self.count
     }
 }
 
@@ -332,6 +382,29 @@ pub(crate) mod tests {
         assert_eq!(overdue.len(), 1);
         assert!(overdue[0].again && overdue[0].key == first[1].key);
         assert!(dispatcher.overdue(now + RELEASE_AGAIN_AFTER).is_empty());
+    }
+
+    #[test]
+    fn a_million_items_take_less_than_a_byte_each() {
+        let (manifest, id) = (Arc::new(manifest_of(&[("big", 500_000, 2, 16)])), id());
+        let mut dispatcher = Dispatcher::default();
+        dispatcher.add(id.clone(), Digest::of(b"m"), Arc::clone(&manifest), &[], true);
+        // A new dispatcher is told of what is done after it knows the evaluation: nothing lists a million keys.
+        manifest
+            .keys(&id)
+            .filter(|key| key.item % 3 != 0)
+            .for_each(|key| dispatcher.complete(&key));
+        dispatcher.set_slots(1_000);
+        let mut released = 0;
+        while dispatcher.left() > 0 {
+            assert!(dispatcher.state_bytes() < 250_000, "{}", dispatcher.state_bytes());
+            for release in dispatcher.release(Instant::now()) {
+                assert_eq!(release.key.item % 3, 0);
+                released += 1;
+                dispatcher.complete(&release.key);
+            }
+        }
+        assert_eq!(released, 2 * 166_667);
     }
 
     #[test]

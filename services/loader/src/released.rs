@@ -35,18 +35,22 @@ pub(crate) async fn publish(context: &Context, group: &GroupId, releases: Vec<Re
     }
 }
 
-/// Reads the completions that an evaluation has, then sends those to come until the guard is dropped.
+/// Hands over the completions that an evaluation has, one by one, then sends those to come until the guard is dropped.
 pub(crate) async fn completions(
     context: &Context,
     evaluation: &EvaluationId,
     coming: Sender<ItemKey>,
-) -> (Vec<ItemKey>, DropGuard) {
+    mut known: impl FnMut(&ItemKey),
+) -> DropGuard {
     let filter = subject::done_of_evaluation(evaluation);
     let mut follow = Follow::open(context, declared::DONE, filter, true, Start::Beginning).await;
-    let mut known = Vec::new();
-    for _ in 0..follow.backlog() {
-        known.extend(subject::key_of(&follow.next().await.subject));
-    }
+    follow
+        .each_known(|message| {
+            if let Some(key) = subject::key_of(&message.subject) {
+                known(&key);
+            }
+        })
+        .await;
     let stop = CancellationToken::new();
     let stopped = stop.clone();
     tokio::spawn(async move {
@@ -62,5 +66,5 @@ pub(crate) async fn completions(
             }
         }
     });
-    (known, stop.drop_guard())
+    stop.drop_guard()
 }
