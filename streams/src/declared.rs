@@ -118,5 +118,21 @@ pub const DEAD: Stream = Stream {
     message_ttl: false,
 };
 
+/// What was generated before, for every evaluation of the same weights. The configuration bounds it; when it is full the
+/// oldest generations go. Nothing depends on what is in it but work saved.
+pub const CACHE: Stream = Stream {
+    name: "CACHE",
+    subjects: &["tm.cache.*.*"],
+    purpose: "a generation, by server group (identity of the weights) and by what was asked; sealed with a checksum",
+    producer: "generator",
+    consumer: "generator; loader's dispatcher (subjects alone)",
+    retention: Retention::Cache,
+    max_messages_per_subject: Some(1),
+    max_bytes: mib(1_024),
+    max_age: None,
+    max_consumers: 500,
+    message_ttl: false,
+};
+
 /// Every stream, in the order of an item's life.
-pub const ALL: [Stream; 7] = [CHECKPOINT, EVALUATION, READY, DONE, GRADE, RESULT, DEAD];
+pub const ALL: [Stream; 8] = [CHECKPOINT, EVALUATION, READY, DONE, GRADE, RESULT, DEAD, CACHE];

@@ -5,7 +5,7 @@ use async_nats::jetstream::context::{GetStreamErrorKind, KeyValueErrorKind};
 use async_nats::jetstream::{self, stream};
 use serde::Serialize;
 
-use crate::{Durable, buckets, declared, durable};
+use crate::{Durable, Retention, buckets, declared, durable};
 
 /// One way in which the broker is not as declared.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -65,7 +65,14 @@ pub async fn plan(js: &jetstream::Context, replicas: usize) -> Result<Vec<Differ
     let mut differences = Vec::new();
     for declared in declared::ALL {
         match js.get_stream(declared.name).await {
-            Ok(live) => compare(&declared.config(replicas), &live.cached_info().config, &mut differences),
+            Ok(live) => {
+                let mut wanted = declared.config(replicas);
+                if declared.retention == Retention::Cache {
+                    // Its size is the deployment's choice: see `size_cache`.
+                    wanted.max_bytes = live.cached_info().config.max_bytes;
+                }
+                compare(&wanted, &live.cached_info().config, &mut differences);
+            }
             Err(error) if is_missing(&error.kind()) => differences.push(missing(declared.name)),
             Err(error) => return Err(failed("look up stream", declared.name)(error)),
         }
@@ -118,6 +125,34 @@ pub async fn apply(js: &jetstream::Context, replicas: usize) -> Result<Vec<Diffe
             .map_err(failed("apply bucket", bucket.name))?;
     }
     Ok(differences)
+}
+
+/// Compares the bound of the generation cache with the configured one, and sets it where `apply` says so; making it
+/// smaller lets the oldest generations go. `None` when it is as configured.
+///
+/// # Errors
+/// When the cache is not there, or the broker does not answer or refuses.
+pub async fn size_cache(js: &jetstream::Context, max_bytes: u64, apply: bool) -> Result<Option<Difference>, Error> {
+    let name = declared::CACHE.name;
+    let live = js.get_stream(name).await.map_err(failed("look up stream", name))?;
+    let mut config = live.cached_info().config.clone();
+    let wanted = i64::try_from(max_bytes).unwrap_or(i64::MAX);
+    if config.max_bytes == wanted {
+        return Ok(None);
+    }
+    let difference = Difference {
+        name: name.to_owned(),
+        field: "max_bytes",
+        declared: wanted.to_string(),
+        live: config.max_bytes.to_string(),
+    };
+    if apply {
+        config.max_bytes = wanted;
+        js.update_stream(config)
+            .await
+            .map_err(failed("apply size of stream", name))?;
+    }
+    Ok(Some(difference))
 }
 
 /// Creates a durable, or updates it to its declaration.

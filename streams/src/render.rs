@@ -9,8 +9,8 @@ use crate::{Retention, Stream, buckets, declared, durable};
 pub fn markdown() -> String {
     let mut page = String::from(
         "# Streams, consumers and buckets\n\n\
-         Rendered from `streams/src`; `make schemas` writes it again. All streams are file-backed and refuse new messages\n\
-         when they are full. Tokens in subjects are percent-encoded where a name holds `.`, `*`, `>`, `%` or white space.\n\n\
+         Rendered from `streams/src`; `make schemas` writes it again. All streams are file-backed, and all but CACHE refuse\n\
+         new messages when they are full. Tokens in subjects are percent-encoded where a name holds `.`, `*`, `>`, `%` or white space.\n\n\
          | stream | subjects | one message is | producer | consumer | kept | per subject | bytes |\n\
          | --- | --- | --- | --- | --- | --- | --- | --- |\n",
     );
@@ -41,6 +41,7 @@ fn stream_row(page: &mut String, stream: &Stream) {
     let kept = match stream.retention {
         Retention::Limits => age(stream.max_age),
         Retention::WorkQueue => "until acknowledged".to_owned(),
+        Retention::Cache => "until full, then the oldest go".to_owned(),
     };
     let per_subject = stream
         .max_messages_per_subject

@@ -11,9 +11,12 @@ pub enum Retention {
     Limits,
     /// Until acknowledged; one reader.
     WorkQueue,
+    /// Until the stream is full: then the oldest go, and nobody waits. One message a subject.
+    Cache,
 }
 
-/// A declared stream. All are file-backed and refuse new messages when full: producers wait, nothing is dropped.
+/// A declared stream. All are file-backed, and all but a cache refuse new messages when full: producers wait, nothing is
+/// dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stream {
     /// Its name.
@@ -50,11 +53,14 @@ impl Stream {
             subjects: self.subjects.iter().map(|subject| (*subject).to_owned()).collect(),
             description: Some(self.purpose.to_owned()),
             retention: match self.retention {
-                Retention::Limits => RetentionPolicy::Limits,
+                Retention::Limits | Retention::Cache => RetentionPolicy::Limits,
                 Retention::WorkQueue => RetentionPolicy::WorkQueue,
             },
             storage: StorageType::File,
-            discard: DiscardPolicy::New,
+            discard: match self.retention {
+                Retention::Cache => DiscardPolicy::Old,
+                Retention::Limits | Retention::WorkQueue => DiscardPolicy::New,
+            },
             discard_new_per_subject: work_queue,
             max_messages: -1,
             max_messages_per_subject: self.max_messages_per_subject.unwrap_or(-1),

@@ -1,6 +1,6 @@
 //! Subjects: built and read here alone.
 
-use tidemill_domain::{EvaluationId, EvaluationState, GroupId, ItemKey, RunId, SuiteName, TeamId};
+use tidemill_domain::{EvaluationId, EvaluationState, GenerationKey, GroupId, ItemKey, RunId, SuiteName, TeamId};
 
 /// Makes a subject token of any name: `.`, `*`, `>`, `%`, white space and control characters are percent-encoded.
 #[must_use]
@@ -124,6 +124,25 @@ pub fn result(team: &TeamId, run: &RunId, suite: &SuiteName, benchmark: &str) ->
     )
 }
 
+/// `tm.cache.<group>.<generation>`
+#[must_use]
+pub fn cache(group: &GroupId, key: &GenerationKey) -> String {
+    format!("tm.cache.{group}.{key}")
+}
+
+/// All generations of one group's weights.
+#[must_use]
+pub fn cache_of_group(group: &GroupId) -> String {
+    format!("tm.cache.{group}.*")
+}
+
+/// The group and the generation in a CACHE subject; `None` for any other subject.
+#[must_use]
+pub fn generation_of(subject: &str) -> Option<(GroupId, GenerationKey)> {
+    let (group, key) = subject.strip_prefix("tm.cache.")?.split_once('.')?;
+    Some((group.parse().ok()?, key.parse().ok()?))
+}
+
 /// `tm.dead.<stage>`
 #[must_use]
 pub fn dead(stage: &str) -> String {
@@ -182,6 +201,10 @@ mod tests {
         for subject in [ready(&group, &key), done(&key), grade(&key)] {
             assert_eq!(key_of(&subject), Some(key.clone()));
         }
+        let generation = "00112233445566778899aabbccddeeff".parse().unwrap();
+        let subject = cache(&group, &generation);
+        assert_eq!(generation_of(&subject), Some((group, generation)));
+        assert_eq!((generation_of("tm.cache.zz.00"), key_of(&subject)), (None, None));
         assert_eq!(key_of("tm.done.zz.0.0.0"), None);
         assert_eq!(key_of(&format!("{}.9", done(&key))), None);
     }

@@ -1,5 +1,6 @@
-//! What the end-to-end tests share: a folder with a suite, and the command run on it.
+//! What the end-to-end tests share: a folder with a suite, the command run on it, and pipelines that are disturbed.
 
+pub mod chaos;
 mod command;
 mod workbench;
 

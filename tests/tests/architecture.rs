@@ -78,17 +78,22 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("trainer", &[]),
-    ("tests", &["testkit"]),
+    // Seeds of samples and the names of fault points, to judge what a disturbed run asked.
+    ("tests", &["testkit", "domain", "service"]),
 ];
 
-fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
+fn metadata() -> serde_json::Value {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let said = Command::new(cargo)
         .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
         .current_dir(tidemill_tests::workspace())
         .output()
         .unwrap();
-    let metadata: serde_json::Value = serde_json::from_slice(&said.stdout).unwrap();
+    serde_json::from_slice(&said.stdout).unwrap()
+}
+
+fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
+    let metadata = metadata();
     let ours = |name: &str| name.strip_prefix("tidemill-").map(str::to_owned);
     let mut found = BTreeMap::new();
     for package in metadata["packages"].as_array().unwrap() {
@@ -130,6 +135,33 @@ fn the_list_names_only_crates_that_exist() {
             found.contains_key(&format!("tidemill-{name}")),
             "{name} is listed and does not exist"
         );
+    }
+}
+
+/// Features that let a test break a process; a program that is shipped has none of them.
+const BREAKING: [&str; 1] = ["fault-points"];
+
+#[test]
+fn only_the_tests_enable_what_breaks_a_process() {
+    for package in metadata()["packages"].as_array().unwrap() {
+        let name = package["name"].as_str().unwrap();
+        let dependencies = package["dependencies"].as_array().unwrap().iter();
+        let asked = dependencies.flat_map(|dependency| dependency["features"].as_array().unwrap());
+        let passed_on = package["features"].as_object().unwrap().values();
+        let all = asked.chain(passed_on.flat_map(|features| features.as_array().unwrap()));
+        let breaking = |feature: &str| BREAKING.iter().any(|known| feature.rsplit('/').next() == Some(known));
+        let enabled: Vec<&str> = all
+            .filter_map(|feature| feature.as_str())
+            .filter(|feature| breaking(feature))
+            .collect();
+        if name == "tidemill-tests" {
+            assert_eq!(enabled, BREAKING, "the tests need them");
+        } else {
+            assert!(
+                enabled.is_empty(),
+                "{name} enables {enabled:?}: a release could then hold it"
+            );
+        }
     }
 }
 

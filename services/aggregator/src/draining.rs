@@ -16,7 +16,7 @@ const LOOKS: u32 = 2;
 
 /// What was seen while an evaluation drains.
 #[derive(Debug, Default)]
-pub(crate) struct Draining {
+pub struct Draining {
     since: Option<Instant>,
     /// The number of completions at the last look, and at how many looks in a row all of them were graded.
     seen: Option<(u64, u32)>,
@@ -44,7 +44,9 @@ impl Draining {
         }
     }
 
-    fn look(&mut self, completions: u64, graded: u64) -> bool {
+    /// Looks at how many completions there are and how many of them are graded. True when all are, at enough looks in a
+    /// row, and none came between.
+    pub fn look(&mut self, completions: u64, graded: u64) -> bool {
         let agreeing = match self.seen {
             _ if completions > graded => 0,
             Some((before, agreeing)) if before == completions => agreeing + 1,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tidemill_domain::{Class, ClusterColumn, EvaluationEvent, EvaluationState, Grade, Manifest, ResultState, Timeline};
 use tidemill_service::backoff::Backoff;
+use tidemill_service::fault::{self, Point};
 use tidemill_service::{Context, Follow, Followed, Start, now, span};
 use tidemill_streams::{declared, subject};
 use tidemill_telemetry::Metric;
@@ -152,6 +153,7 @@ impl Evaluation {
             Some(grade) => self.fold.apply(&grade),
             None => self.fold.apply_unreadable(&key),
         };
+        fault::point(Point::AggregatorFolded);
         if is_new {
             self.last_change = Instant::now();
             if let Some(changed) = self.changed.get_mut(key.benchmark as usize) {

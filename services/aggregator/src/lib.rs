@@ -14,6 +14,7 @@ mod publish;
 mod retraction;
 mod service;
 
+pub use draining::Draining;
 pub use fold::Fold;
 pub use service::run;
 pub use verdict::{Verdict, verdict};

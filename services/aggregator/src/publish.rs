@@ -6,6 +6,7 @@ use async_nats::HeaderMap;
 use tidemill_domain::{
     BenchmarkResult, Digest, EvaluationEvent, EvaluationResult, EvaluationState, ResultMessage, ResultState, Timeline,
 };
+use tidemill_service::fault::{self, Point};
 use tidemill_service::{Context, PublishError, Ttl, now};
 use tidemill_streams::{Message, ResultSnapshot, StateChange};
 use tidemill_telemetry::Metric;
@@ -104,7 +105,8 @@ impl Outlet {
     }
 
     async fn result(&self, message: ResultMessage, ttl: Ttl, id: Option<String>) -> bool {
-        let kind = if message.provisional { "provisional" } else { "final" };
+        let is_provisional = message.provisional;
+        let kind = if is_provisional { "provisional" } else { "final" };
         let Some(benchmark) = message.result.benchmarks.first() else {
             return true;
         };
@@ -114,6 +116,11 @@ impl Outlet {
         };
         let published = self.publish(&snapshot, ttl, id).await;
         if published {
+            fault::point(if is_provisional {
+                Point::AggregatorProvisional
+            } else {
+                Point::AggregatorResult
+            });
             tidemill_telemetry::count(Metric::Results, [("kind", kind)]);
         }
         published
@@ -125,12 +132,17 @@ impl Outlet {
         let (evaluation, state, reason) = (event.evaluation.clone(), event.state.label(), event.reason.clone());
         let published = self.publish(&StateChange(event), Ttl::Stream, Some(id)).await;
         if published {
+            fault::point(Point::AggregatorEnded);
             tracing::info!(evaluation_id = %evaluation, state, reason, "ended");
         }
         published
     }
 
     async fn publish<M: Message>(&self, message: &M, ttl: Ttl, id: Option<String>) -> bool {
+        if !self.context.may_act() {
+            // Another aggregator may have said the last word since.
+            return false;
+        }
         let mut headers = HeaderMap::new();
         if let Some(id) = id {
             headers.insert(MESSAGE_ID, id);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use tidemill_domain::{EvaluationEvent, EvaluationId, EvaluationState};
+use tidemill_service::fault::{self, Point};
 use tidemill_service::{Context, Fatal, Follow, Followed, Held, Start, acquire};
 use tidemill_streams::declared;
 use tokio::sync::watch;
@@ -29,6 +30,7 @@ const DEATH_PAUSE: Duration = Duration::from_millis(500);
 /// None at present: what fails is retried or recorded.
 pub async fn run(context: Context) -> Result<(), Fatal> {
     while let Some(held) = acquire(&context, LEASE).await {
+        fault::point(Point::AggregatorLeaseTaken);
         tracing::info!("aggregating");
         aggregate(&context, &held).await;
         if context.draining.is_cancelled() {
@@ -40,6 +42,7 @@ pub async fn run(context: Context) -> Result<(), Fatal> {
 
 /// Follows evaluations until the drain or the loss of the lease. What was folded is forgotten: the streams have it.
 async fn aggregate(context: &Context, held: &Held) {
+    let context = &context.under(held);
     let filter = "tm.evaluation.>".to_owned();
     let mut follow = Follow::open(context, declared::EVALUATION, filter, false, Start::LastPerSubject).await;
     let mut live = Live::new(context.clone(), |context, newest| {

@@ -67,6 +67,7 @@ impl Bench {
                 model: "model".to_owned(),
             },
             max_in_flight: None,
+            no_cache: false,
             samples,
             reason: None,
             timeline: Timeline {

@@ -123,6 +123,13 @@ impl Tally {
         self.declared() > 0 && self.outcomes.failed() == self.declared()
     }
 
+    fn cache_hit_rate(&self) -> f64 {
+        match self.declared() - self.outcomes.missing {
+            0 => 0.0,
+            known => self.cached as f64 / known as f64,
+        }
+    }
+
     pub(crate) fn result(&self) -> BenchmarkResult {
         let sums = self.sums();
         let declared = self.declared();
@@ -155,6 +162,7 @@ impl Tally {
             outcomes: self.outcomes,
             requests: self.requests,
             cached: self.cached,
+            cache_hit_rate: self.cache_hit_rate(),
             prompt_tokens: self.prompt_tokens,
             completion_tokens: self.completion_tokens,
         }

@@ -5,16 +5,19 @@ use std::sync::Arc;
 use async_nats::jetstream::stream::DirectGetErrorKind;
 use tidemill_domain::{Benchmark, Class, Completion, Ending, Item, ItemKey, Manifest, Prompt, Release};
 use tidemill_inference::{Answer, Engine, Request, Scoring};
+use tidemill_service::fault::{self, Point};
 use tidemill_service::settle::Failure;
 use tidemill_service::{Context, Delivery, Settled, Ttl, now, span};
 use tidemill_storage::StoredItem;
 use tidemill_streams::{Message as _, declared, subject};
 use tidemill_telemetry::Metric;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 use crate::attempt::{Budget, Ended, Generate, GivenBack, Score, Signals, Tally, ask};
 use crate::keys::Keys;
 use crate::pool::Pool;
+use crate::step::{Action, Asked, Event, next};
 
 /// What the items of one group share.
 pub(crate) struct Worker<E> {
@@ -51,30 +54,47 @@ impl Drop for Inside {
 }
 
 impl<E: Engine> Worker<E> {
-    /// Handles a delivery: skips what is recorded already, asks, and stores the completion.
+    /// Handles a delivery as [`step`](crate::step) says.
     pub(crate) async fn handle(&self, delivery: Delivery) -> Settled {
         let release: Release = tidemill_codec::decode(&delivery.payload)?;
-        let held = self.keys.hold(&release.key).await;
-        // A broker that was killed may have forgotten what it delivered and what was acknowledged.
-        let reconnected = *self.context.broker.connections.borrow() > 1;
-        let may_be_recorded = release.again || delivery.delivered > 1 || held.waited || reconnected;
-        if may_be_recorded && self.is_recorded(&release.key).await? {
-            return Ok(());
+        let _held = Arc::clone(&self.keys).hold(release.key.clone()).await;
+        let mut event = Event::Delivered;
+        loop {
+            event = match next(event) {
+                Action::LookUp => {
+                    let sent = Instant::now();
+                    Event::Looked {
+                        recorded: self.is_recorded(&release.key).await,
+                        ago: sent.elapsed(),
+                    }
+                }
+                Action::Ask => Event::Asked(self.asked(&release, &delivery).await),
+                Action::Publish { completion, then } => Event::Published {
+                    stored: self.record(&completion, &delivery).await,
+                    then,
+                },
+                Action::Settle(settled) => return settled,
+            };
         }
-        let found = match self.find(&release).await {
+    }
+
+    async fn asked(&self, release: &Release, delivery: &Delivery) -> Asked {
+        let found = match self.find(release).await {
             Ok(found) => found,
-            Err(error) => return Err(self.without_item(&release, &delivery, error).await?),
+            Err(error) => return without_manifest(release, delivery, &error),
         };
         let Some((manifest, item)) = found else {
             let reason = format!("manifest {} declares no {}", release.manifest, release.key);
-            return Err(self.give_up(&release, &delivery, Failure::permanent(reason)).await?);
+            return hopeless(release, Failure::permanent(reason));
         };
         let benchmark = &manifest.benchmarks[release.key.benchmark as usize];
-        let completion = match self.complete(&release, benchmark, &item).await {
-            Ok(completion) => completion,
-            Err(GivenBack) => return Err(Failure::cancelled()),
-        };
-        self.record(&completion, &delivery).await
+        match self.complete(release, benchmark, &item).await {
+            Ok(completion) => {
+                fault::point(Point::GeneratorAnswered);
+                Asked::Completed(Box::new(completion))
+            }
+            Err(GivenBack) => Asked::Failed(Failure::cancelled()),
+        }
     }
 
     /// The manifest of a release and its item; `None` when the manifest does not declare it.
@@ -83,32 +103,6 @@ impl<E: Engine> Worker<E> {
         let manifest = store.manifest(&release.manifest).await?;
         let item = store.item(&manifest, &release.key).await?;
         Ok(item.map(|item| (manifest, item)))
-    }
-
-    /// What an unreadable manifest or block means for its item: waiting, for the store or for a newer generator, or its end.
-    async fn without_item(
-        &self,
-        release: &Release,
-        delivery: &Delivery,
-        error: tidemill_storage::Error,
-    ) -> Result<Failure, Failure> {
-        if let Some(failure) = Failure::left_to_newer(&error, delivery.delivered) {
-            return Ok(failure);
-        }
-        let failure = Failure::from(error);
-        if failure.class != Class::Permanent {
-            return Ok(failure);
-        }
-        self.give_up(release, delivery, failure).await
-    }
-
-    /// Records that an item will never be asked, so that it is not released again and its evaluation can end. Returns the
-    /// failure for the dead letter.
-    async fn give_up(&self, release: &Release, delivery: &Delivery, failure: Failure) -> Result<Failure, Failure> {
-        let outcome = Outcome::without_answer(Ending::EngineError, failure.reason.clone());
-        self.record(&completion(release, outcome, Tally::default()), delivery)
-            .await?;
-        Ok(failure)
     }
 
     /// Whether DONE holds the key's completion.
@@ -129,6 +123,7 @@ impl<E: Engine> Worker<E> {
         let payload = store
             .check_in::<Completion>(&completion.key.evaluation, completion.payload()?)
             .await?;
+        fault::point(Point::GeneratorBodyStored);
         let publisher = &self.context.publisher;
         publisher
             .publish_bytes::<Completion>(
@@ -139,6 +134,7 @@ impl<E: Engine> Worker<E> {
                 async_nats::HeaderMap::new(),
             )
             .await?;
+        fault::point(Point::GeneratorPublished);
         span("generate", &completion.key, trace);
         tidemill_telemetry::add(Metric::PromptTokens, completion.prompt_tokens, []);
         tidemill_telemetry::add(Metric::CompletionTokens, completion.completion_tokens, []);
@@ -228,6 +224,24 @@ impl<E: Engine> Worker<E> {
     }
 }
 
+/// What an unreadable manifest means for its item: waiting, for the store or for a newer generator, or its end.
+fn without_manifest(release: &Release, delivery: &Delivery, error: &tidemill_storage::Error) -> Asked {
+    if let Some(failure) = Failure::left_to_newer(error, delivery.delivered) {
+        return Asked::Failed(failure);
+    }
+    let failure = Failure::of(error.class(), error);
+    if failure.class == Class::Permanent {
+        return hopeless(release, failure);
+    }
+    Asked::Failed(failure)
+}
+
+/// Records that an item will never be asked, so that it is not released again and its evaluation can end.
+fn hopeless(release: &Release, failure: Failure) -> Asked {
+    let outcome = Outcome::without_answer(Ending::EngineError, failure.reason.clone());
+    Asked::Hopeless(Box::new(completion(release, outcome, Tally::default())), failure)
+}
+
 impl Outcome {
     fn without_answer(ending: Ending, detail: String) -> Self {
         Self {
@@ -270,6 +284,7 @@ fn completion(release: &Release, outcome: Outcome, tally: Tally) -> Completion {
         requests: tally.requests,
         attempts: tally.attempts,
         cached: false,
+        generation: None,
         engine: tally.engine,
         started: tally.started.unwrap_or(finished),
         finished,

@@ -10,40 +10,31 @@ use tokio::sync::OwnedMutexGuard;
 
 /// The items in flight in this process.
 #[derive(Debug, Default)]
-pub(crate) struct Keys {
+pub struct Keys {
     held: Mutex<HashMap<ItemKey, Arc<tokio::sync::Mutex<()>>>>,
 }
 
 /// The right to work on one item, given back when dropped.
-pub(crate) struct Held<'a> {
-    keys: &'a Keys,
+#[derive(Debug)]
+pub struct Held {
+    keys: Arc<Keys>,
     key: ItemKey,
-    /// Another attempt of this process had it before: its completion may be recorded.
-    pub(crate) waited: bool,
     guard: Option<OwnedMutexGuard<()>>,
 }
 
 impl Keys {
     /// Takes an item, after whoever works on it in this process.
-    pub(crate) async fn hold(&self, key: &ItemKey) -> Held<'_> {
+    pub async fn hold(self: Arc<Self>, key: ItemKey) -> Held {
         let lock = {
             let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(held.entry(key.clone()).or_default())
         };
-        let (guard, waited) = match Arc::clone(&lock).try_lock_owned() {
-            Ok(guard) => (guard, false),
-            Err(_) => (lock.lock_owned().await, true),
-        };
-        Held {
-            keys: self,
-            key: key.clone(),
-            waited,
-            guard: Some(guard),
-        }
+        let guard = Some(lock.lock_owned().await);
+        Held { keys: self, key, guard }
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for Held {
     fn drop(&mut self) {
         let mut held = self.keys.held.lock().unwrap_or_else(PoisonError::into_inner);
         self.guard = None;
@@ -71,16 +62,21 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_second_attempt_waits_for_the_first_and_nothing_is_left_behind() {
-        let keys = Keys::default();
-        let first = keys.hold(&key(1)).await;
-        assert!(!first.waited);
-        assert!(!keys.hold(&key(2)).await.waited);
+        let keys = Arc::new(Keys::default());
+        let hold = |item| Arc::clone(&keys).hold(key(item));
+        let first = hold(1).await;
+        drop(hold(2).await);
+        let done = std::sync::atomic::AtomicBool::new(false);
         let waiting = async {
-            let second = keys.hold(&key(1)).await;
-            assert!(second.waited);
+            drop(hold(1).await);
+            assert!(
+                done.load(std::sync::atomic::Ordering::Relaxed),
+                "the second did not wait"
+            );
         };
         let release = async {
             tokio::time::sleep(Duration::from_secs(1)).await;
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
             drop(first);
         };
         tokio::join!(waiting, release);

@@ -17,5 +17,7 @@ mod group;
 mod item;
 mod keys;
 mod service;
+pub mod step;
 
+pub use keys::{Held, Keys};
 pub use service::run;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tidemill_config::Config;
 use tidemill_domain::{
     BenchmarkName, Completion, Digest, Ending, EvaluationId, GraderSpec, GroupId, Item, ItemKey, Normalise, Prompt,
-    Release, Replica, ServerGroup, Settings, SuiteName, SuiteRef, Tier, WholeBenchmark, WholeManifest,
+    Release, Replica, Reuse, ServerGroup, Settings, SuiteName, SuiteRef, Tier, WholeBenchmark, WholeManifest,
 };
 use tidemill_service::{Context, Follow, Start, connect, now, prepare};
 use tidemill_storage::{Address, Store};
@@ -97,7 +97,12 @@ impl Bench {
     }
 
     async fn release_of(&self, manifest: Digest, key: ItemKey, again: bool) {
-        let release = Release { key, manifest, again };
+        let release = Release {
+            key,
+            manifest,
+            again,
+            reuse: Reuse::Never,
+        };
         let released = Released {
             group: group(),
             release,

@@ -37,6 +37,7 @@ fn completion(text: &str) -> Completion {
         requests: 2,
         attempts: 1,
         cached: false,
+        generation: None,
         engine: "replica".to_owned(),
         started: Timestamp(1),
         finished: Timestamp(2),

@@ -18,8 +18,10 @@ mod numeric;
 mod pattern;
 mod regex;
 mod service;
+pub mod step;
 mod suite;
 
 pub use error::Error;
 pub use grade::{Grader, grade};
 pub use service::run;
+pub use suite::Suite;

@@ -2,21 +2,19 @@
 
 use std::sync::Arc;
 
-use tidemill_domain::{Class, Completion, Grade, ItemKey, Outcome};
+use tidemill_domain::{Class, Completion, Grade};
+use tidemill_service::fault::{self, Point};
 use tidemill_service::{Context, Delivery, Failure, Fatal, Settled, now, span, work};
-use tidemill_storage::StoredItem;
 use tidemill_streams::{durable, subject};
 use tidemill_telemetry::Metric;
 
 use crate::backlog;
+use crate::step::{Action, Event, Graded, graded, next};
 use crate::suite::{Suite, Suites};
 
 /// Longer answers are graded away from the threads that talk to the broker: a pattern over one takes above half a
 /// millisecond.
 const LONG_ANSWER_BYTES: usize = 64 << 10;
-
-/// The grader that stands in the grade of a completion that could not be read.
-const NO_GRADER: &str = "none";
 
 /// Runs a grader until the context drains.
 ///
@@ -43,114 +41,62 @@ struct Grading {
 }
 
 impl Grading {
-    /// Stores the grade of a completion, unless one is there.
+    /// Handles a delivery as [`step`](crate::step) says.
     async fn handle(&self, delivery: Delivery) -> Settled {
-        let completion: Completion = match self.context.store.check_out(&delivery.payload).await {
-            Ok(completion) => completion,
-            Err(error) => return Err(self.unreadable(&delivery, None, error).await?),
-        };
-        if subject::key_of(&delivery.subject).as_ref() != Some(&completion.key) {
-            let key = &completion.key;
-            return Err(Failure::permanent(format!(
-                "a completion of {key} under another key's subject"
-            )));
+        let key = subject::key_of(&delivery.subject);
+        let read = self.context.store.check_out(&delivery.payload).await;
+        let mut event = Event::Read(read.map(Box::new));
+        loop {
+            event = match next(event, key.as_ref(), delivery.delivered) {
+                Action::Find(completion) => {
+                    let found = self.find(&completion).await;
+                    Event::Found(completion, found)
+                }
+                Action::Grade(completion, question) => {
+                    let graded = grade(question, completion).await;
+                    fault::point(Point::GraderGraded);
+                    Event::Graded(graded)
+                }
+                Action::Publish { grade, family, then } => Event::Published {
+                    stored: self.publish(&grade, family, &delivery).await,
+                    then,
+                },
+                Action::Settle(settled) => return settled,
+            };
         }
-        let suite = match self.suites.get(&self.context.store, &completion.manifest).await {
-            Ok(suite) => suite,
-            Err(error) => return Err(self.unreadable(&delivery, Some(&completion), error).await?),
-        };
-        let (key, family) = (completion.key.clone(), suite.family(completion.key.benchmark));
-        let item = match self.context.store.item(suite.manifest(), &key).await {
-            Ok(item) => item,
-            Err(error) => return Err(self.unreadable(&delivery, Some(&completion), error).await?),
-        };
-        let undeclared = || Failure::permanent(format!("{key} is not declared by its manifest"));
-        let grade = grade(suite, item.ok_or_else(undeclared)?, completion).await?;
-        let grade = grade.ok_or_else(undeclared)?;
-        let trace = delivery.trace.map(|trace| trace.child("grade"));
-        self.context.publisher.publish(&grade, trace).await?;
-        span("grade", &grade.key, trace);
-        record(&grade, family);
-        Ok(())
     }
 
-    /// Records a fault of the grader for a completion that will never be readable, or whose manifest will not, so that its
-    /// evaluation can end, and returns the failure for the dead letter. What a newer grader reads is left to that one for
-    /// a while.
-    async fn unreadable(
-        &self,
-        delivery: &Delivery,
-        completion: Option<&Completion>,
-        error: tidemill_storage::Error,
-    ) -> Result<Failure, Failure> {
-        if let Some(failure) = Failure::left_to_newer(&error, delivery.delivered) {
-            return Ok(failure);
-        }
-        let failure = Failure::from(error);
-        let is_lost = failure.class == Class::Permanent;
-        if let Some(key) = subject::key_of(&delivery.subject).filter(|_| is_lost) {
-            let fault = fault(key, failure.reason.clone());
-            let grade = match completion {
-                Some(completion) => with_costs(fault, completion),
-                None => fault,
-            };
-            self.context.publisher.publish(&grade, delivery.trace).await?;
-            record(&grade, NO_GRADER);
-        }
-        Ok(failure)
+    async fn find(&self, completion: &Completion) -> Result<Question, tidemill_storage::Error> {
+        let store = &self.context.store;
+        let suite = self.suites.get(store, &completion.manifest).await?;
+        let item = store.item(suite.manifest(), &completion.key).await?;
+        Ok(Question { suite, item })
+    }
+
+    async fn publish(&self, grade: &Grade, family: &'static str, delivery: &Delivery) -> Settled {
+        let trace = delivery.trace.map(|trace| trace.child("grade"));
+        self.context.publisher.publish(grade, trace).await?;
+        fault::point(Point::GraderPublished);
+        span("grade", &grade.key, trace);
+        record(grade, family);
+        Ok(())
     }
 }
 
 /// Grades in place, or away from the runtime's threads when the answer is long.
-async fn grade(suite: Arc<Suite>, item: StoredItem, completion: Completion) -> Result<Option<Grade>, Failure> {
+async fn grade(question: Question, completion: Box<Completion>) -> Result<Graded, Failure> {
     if completion.text.len() <= LONG_ANSWER_BYTES {
-        return Ok(suite.grade(&item, &completion, now()));
+        return Ok(graded(&question, &completion, now()));
     }
-    let graded = tokio::task::spawn_blocking(move || suite.grade(&item, &completion, now()));
+    let graded = tokio::task::spawn_blocking(move || graded(&question, &completion, now()));
     graded.await.map_err(|error| Failure::of(Class::Bug, &error))
-}
-
-fn fault(key: ItemKey, reason: String) -> Grade {
-    let now = now();
-    Grade {
-        key,
-        outcome: Outcome::GraderError,
-        score: 0.0,
-        score_before_cut: None,
-        extracted: None,
-        grader: NO_GRADER.to_owned(),
-        reason: Some(reason),
-        truncated: false,
-        prompt_tokens: 0,
-        completion_tokens: 0,
-        requests: 0,
-        cached: false,
-        started: now,
-        finished: now,
-        graded: now,
-    }
-}
-
-/// A grade with what its completion cost, and when.
-fn with_costs(grade: Grade, completion: &Completion) -> Grade {
-    Grade {
-        prompt_tokens: completion.prompt_tokens,
-        completion_tokens: completion.completion_tokens,
-        requests: completion.requests,
-        cached: completion.cached,
-        started: completion.started,
-        finished: completion.finished,
-        ..grade
-    }
 }
 
 fn record(grade: &Grade, family: &'static str) {
     let outcome = grade.outcome.label();
     tidemill_telemetry::count(Metric::Grades, [("outcome", outcome), ("family", family)]);
-    if !grade.cached {
-        let latency = grade.graded.seconds_since(grade.finished);
-        tidemill_telemetry::observe(Metric::GradeLatencySeconds, latency, [("family", family)]);
-    }
+    let latency = grade.graded.seconds_since(grade.finished);
+    tidemill_telemetry::observe(Metric::GradeLatencySeconds, latency, [("family", family)]);
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@ use std::time::Duration;
 use async_nats::HeaderMap;
 use tidemill_config::Config;
 use tidemill_domain::{
-    BenchmarkName, Digest, Ending, EvaluationId, GraderSpec, Settings, SuiteName, SuiteRef, Tier, Timestamp,
-    WholeBenchmark, WholeManifest,
+    BenchmarkName, Digest, Ending, EvaluationId, GraderSpec, ItemKey, Outcome, Settings, SuiteName, SuiteRef, Tier,
+    Timestamp, WholeBenchmark, WholeManifest,
 };
 use tidemill_service::{Follow, Published, Start, Ttl, connect, prepare};
 use tidemill_storage::{Address, Store};
@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::answer::tests::item;
+use crate::step::fault;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -68,6 +69,7 @@ impl Bench {
             requests: 1,
             attempts: 1,
             cached: false,
+            generation: None,
             engine: String::new(),
             started: Timestamp(0),
             finished: now(),

@@ -13,13 +13,15 @@ const KEPT: usize = 16;
 
 /// A manifest and the graders of its benchmarks.
 #[derive(Debug)]
-pub(crate) struct Suite {
+pub struct Suite {
     manifest: Arc<Manifest>,
     graders: Vec<Grader>,
 }
 
 impl Suite {
-    pub(crate) fn new(manifest: Arc<Manifest>) -> Self {
+    /// Compiles the graders of a manifest's benchmarks.
+    #[must_use]
+    pub fn new(manifest: Arc<Manifest>) -> Self {
         let graders = manifest
             .benchmarks
             .iter()

@@ -9,15 +9,15 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidemill_domain::{Benchmark, Digest, EvaluationId, ItemKey, Manifest, Release};
+use tidemill_domain::{Benchmark, Digest, EvaluationId, ItemKey, Manifest, Release, Reuse};
 use tokio::time::Instant;
 
 /// An item that is out for so long without a completion is released again; READY refuses that while it is still there.
-pub(crate) const RELEASE_AGAIN_AFTER: Duration = Duration::from_secs(30);
+pub const RELEASE_AGAIN_AFTER: Duration = Duration::from_secs(30);
 
 /// The dispatcher of one server group.
 #[derive(Debug, Default)]
-pub(crate) struct Dispatcher {
+pub struct Dispatcher {
     slots: usize,
     evaluations: Vec<Evaluation>,
 }
@@ -41,19 +41,12 @@ struct Evaluation {
 
 impl Dispatcher {
     /// Sets how many requests the group's replicas take at once; 0 while none is ready.
-    pub(crate) const fn set_slots(&mut self, slots: usize) {
+    pub const fn set_slots(&mut self, slots: usize) {
         self.slots = slots;
     }
 
     /// Adds an evaluation with the completions that it has. With `again`, items may have been released before.
-    pub(crate) fn add(
-        &mut self,
-        id: EvaluationId,
-        digest: Digest,
-        manifest: Arc<Manifest>,
-        done: &[ItemKey],
-        again: bool,
-    ) {
+    pub fn add(&mut self, id: EvaluationId, digest: Digest, manifest: Arc<Manifest>, done: &[ItemKey], again: bool) {
         let mut evaluation = Evaluation::new(id, digest, manifest, again);
         for key in done {
             evaluation.complete(key);
@@ -64,12 +57,12 @@ impl Dispatcher {
     }
 
     /// Forgets an evaluation: nothing more of it is released.
-    pub(crate) fn remove(&mut self, id: &EvaluationId) {
+    pub fn remove(&mut self, id: &EvaluationId) {
         self.evaluations.retain(|evaluation| evaluation.id != *id);
     }
 
     /// Notes a completion; any order, any number of times.
-    pub(crate) fn complete(&mut self, key: &ItemKey) {
+    pub fn complete(&mut self, key: &ItemKey) {
         if let Some(evaluation) = self
             .evaluations
             .iter_mut()
@@ -80,7 +73,8 @@ impl Dispatcher {
     }
 
     /// What is to be released now: earlier evaluations first, within one the longest expected answers first.
-    pub(crate) fn release(&mut self, now: Instant) -> Vec<Release> {
+    #[must_use]
+    pub fn release(&mut self, now: Instant) -> Vec<Release> {
         let out: usize = self.evaluations.iter().map(|evaluation| evaluation.out.len()).sum();
         let mut room = (2 * self.slots).saturating_sub(out);
         let mut releases = Vec::new();
@@ -98,7 +92,8 @@ impl Dispatcher {
     }
 
     /// Items that have been out for long: the broker refuses those that it still has, and takes those that it lost.
-    pub(crate) fn overdue(&mut self, now: Instant) -> Vec<Release> {
+    #[must_use]
+    pub fn overdue(&mut self, now: Instant) -> Vec<Release> {
         let mut releases = Vec::new();
         for evaluation in &mut self.evaluations {
             let late = |since: &Instant| now.duration_since(*since) >= RELEASE_AGAIN_AFTER;
@@ -117,7 +112,8 @@ impl Dispatcher {
     }
 
     /// Samples without a completion, over all evaluations.
-    pub(crate) fn left(&self) -> u64 {
+    #[must_use]
+    pub fn left(&self) -> u64 {
         self.evaluations
             .iter()
             .map(|evaluation| evaluation.done.missing())
@@ -189,7 +185,10 @@ impl Evaluation {
 
     fn complete(&mut self, key: &ItemKey) {
         let Some(ordinal) = self.ordinal(key) else { return };
-        self.out.remove(&ordinal);
+        if self.out.remove(&ordinal).is_none() && !self.done.contains(ordinal) {
+            // Not released here: another dispatcher was at it before.
+            self.again = true;
+        }
         self.done.insert(ordinal);
     }
 
@@ -207,6 +206,7 @@ impl Evaluation {
             key,
             manifest: self.digest.clone(),
             again,
+            reuse: Reuse::Never,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! One server group, run by the loader that holds its lease.
 
+mod awaited;
 mod away;
 mod evaluations;
 mod record;
@@ -12,11 +13,13 @@ use std::time::Duration;
 use tidemill_domain::{EvaluationEvent, EvaluationId, EvaluationState, GroupId, ItemKey, Timestamp};
 use tidemill_service::Context;
 use tidemill_service::backoff::Backoff;
+use tidemill_service::fault::{self, Point};
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use self::awaited::Awaited;
 use self::away::Away;
 use crate::dispatch::Dispatcher;
 use crate::engine::{self, Change, EngineError, Engines};
@@ -38,11 +41,14 @@ const SERVED_WELL: Duration = Duration::from_secs(60);
 /// Runs a group while it has evaluations. Several loaders may be here for one group: the one with the lease goes on.
 /// Where the lease is lost, the group begins anew, as it would in another loader.
 pub(crate) async fn run(context: Context, group: GroupId, inbox: Arc<Inbox>, room: Arc<Semaphore>) {
-    let mut runner = Runner::new(context, group, inbox, room);
+    let mut runner = Runner::new(context.clone(), group, inbox, room);
     while let Some(turn) = runner.wait_for_turn().await {
+        runner.context = context.under(turn.lease());
+        fault::point(Point::LoaderLeaseTaken);
         runner.run(turn.lost()).await;
         if !turn.lost().is_cancelled() {
             runner.close().await;
+            fault::point(Point::LoaderConsumerDeleted);
             return;
         }
         tracing::warn!(group = %runner.group, "the group's lease was lost; waiting for it again");
@@ -60,6 +66,8 @@ struct Runner {
     dispatcher: Dispatcher,
     /// Evaluations that the dispatcher has, with the guards of their followers.
     followed: HashMap<EvaluationId, DropGuard>,
+    /// Evaluations whose manifest is not there.
+    awaited: Awaited,
     /// When this runner last published a state of an evaluation: its own older ones still come back to it.
     spoken: HashMap<EvaluationId, Timestamp>,
     coming: Sender<ItemKey>,
@@ -106,6 +114,7 @@ impl Runner {
             live: Vec::new(),
             dispatcher: Dispatcher::default(),
             followed: HashMap::new(),
+            awaited: Awaited::default(),
             spoken: HashMap::new(),
             coming,
             completed,
@@ -135,6 +144,7 @@ impl Runner {
             };
             let failure = match started {
                 Ok(engines) => {
+                    fault::point(Point::LoaderEngineStarted);
                     let begun = Instant::now();
                     let ended = self.serve_with(engines, lost).await;
                     if begun.elapsed() >= SERVED_WELL {
@@ -199,6 +209,7 @@ impl Runner {
         self.dispatcher.set_slots(0);
         if !lost.is_cancelled() {
             self.withdraw().await;
+            fault::point(Point::LoaderRecordWithdrawn);
         }
         engines.stop().await;
         ended
@@ -231,6 +242,10 @@ impl Runner {
                 return Ended::Idle;
             }
             self.announce(EvaluationState::Serving).await;
+            if !self.context.may_act() {
+                lost.cancelled().await;
+                return Ended::Stopped;
+            }
             let releases = self.dispatcher.release(Instant::now());
             if !releases.is_empty() {
                 released::publish(&self.context, &self.group, releases).await;

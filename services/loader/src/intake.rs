@@ -4,9 +4,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use tidemill_domain::{
-    Class, Digest, EvaluationEvent, EvaluationId, EvaluationState, GroupId, RolledBack, Source, TeamId, Timeline,
+    Class, Digest, EvaluationEvent, EvaluationId, EvaluationState, GroupId, LANE, RolledBack, Source, TeamId, Timeline,
     Timestamp, Written,
 };
+use tidemill_service::fault::{self, Point};
 use tidemill_service::{Context, Delivery, Failure, Follow, Settled, Start, now};
 use tidemill_streams::{StateChange, declared, subject};
 use tokio::time::{Instant, sleep};
@@ -15,8 +16,8 @@ use crate::board;
 use crate::checkpoint::{self, Incomplete, LocateError};
 use crate::suites::{self, Rendered, SuiteError};
 
-/// The lane of all evaluations so far: bulk requests, not bit-for-bit repeatable on every engine.
-const MODE: &str = "fast";
+/// What an evaluation without the generation cache adds to its identity, so that its draws are its own.
+const NO_CACHE: &str = "no-cache";
 
 /// How often an incomplete checkpoint is looked at again.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -227,13 +228,14 @@ fn evaluation_event(
     seen: Timestamp,
 ) -> Result<EvaluationEvent, IntakeError> {
     let step = event.step.0.to_string();
-    let identity = [
+    let mut identity = vec![
         event.run.as_str(),
         &step,
         checkpoint.as_str(),
         suite.manifest.as_str(),
-        MODE,
+        LANE,
     ];
+    identity.extend(event.no_cache.then_some(NO_CACHE));
     let at = now();
     let written = Some(event.written_at.unwrap_or(seen));
     let mut timeline = Timeline {
@@ -244,7 +246,7 @@ fn evaluation_event(
     timeline.enter(EvaluationState::Queued, at);
     Ok(EvaluationEvent {
         schema: 1,
-        evaluation: EvaluationId::from_digest(&Digest::of_parts(identity.map(str::as_bytes))),
+        evaluation: EvaluationId::from_digest(&Digest::of_parts(identity.into_iter().map(str::as_bytes))),
         state: EvaluationState::Queued,
         at,
         run: event.run.clone(),
@@ -256,6 +258,7 @@ fn evaluation_event(
         group: GroupId::from_digest(checkpoint),
         source: source.clone(),
         max_in_flight: event.max_in_flight,
+        no_cache: event.no_cache,
         samples: suite.samples,
         reason: None,
         timeline,
@@ -299,6 +302,7 @@ async fn enter(context: &Context, event: EvaluationEvent) -> Result<Queued, Inta
         }
     }
     context.publisher.publish(&StateChange(event.clone()), None).await?;
+    fault::point(Point::LoaderEvaluationQueued);
     tracing::info!(evaluation_id = %event.evaluation, run_id = %event.run, step = event.step.0, suite = %event.suite.name, samples = event.samples, "queued");
     Ok(Queued { event, known: false })
 }

@@ -11,7 +11,7 @@
 
 mod board;
 pub mod checkpoint;
-mod dispatch;
+pub mod dispatch;
 mod engine;
 mod group;
 mod inbox;

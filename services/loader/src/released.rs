@@ -2,11 +2,14 @@
 
 use futures::{StreamExt as _, stream};
 use tidemill_domain::{EvaluationId, GroupId, ItemKey, Release, TraceContext};
+use tidemill_service::fault::{self, Point};
 use tidemill_service::{Context, Follow, Start};
 use tidemill_streams::{Released, declared, subject};
 use tidemill_telemetry::Metric;
 use tokio::sync::mpsc::Sender;
 use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::dispatch::Dispatcher;
 
 /// Releases whose publish may be outstanding at once: below the limit of the connection, above what fills a round trip.
 const PUBLISHES_AT_ONCE: usize = 512;
@@ -23,7 +26,9 @@ pub(crate) async fn publish(context: &Context, group: &GroupId, releases: Vec<Re
             let again = if message.release.again { "true" } else { "false" };
             tidemill_telemetry::count(Metric::Released, [("again", again)]);
             tidemill_service::span("release", &message.release.key, Some(trace));
-            context.publisher.publish(&message, Some(trace)).await
+            let published = context.publisher.publish(&message, Some(trace)).await;
+            fault::point(Point::LoaderReleased);
+            published
         }
     });
     let mut publishes = stream::iter(publishes).buffer_unordered(PUBLISHES_AT_ONCE);
@@ -35,22 +40,20 @@ pub(crate) async fn publish(context: &Context, group: &GroupId, releases: Vec<Re
     }
 }
 
-/// Hands over the completions that an evaluation has, one by one, then sends those to come until the guard is dropped.
+/// Tells the dispatcher of the completions that an evaluation has, one by one, then sends those to come until the guard is dropped.
 pub(crate) async fn completions(
     context: &Context,
     evaluation: &EvaluationId,
     coming: Sender<ItemKey>,
-    mut known: impl FnMut(&ItemKey),
+    dispatcher: &mut Dispatcher,
 ) -> DropGuard {
     let filter = subject::done_of_evaluation(evaluation);
     let mut follow = Follow::open(context, declared::DONE, filter, true, Start::Beginning).await;
-    follow
-        .each_known(|message| {
-            if let Some(key) = subject::key_of(&message.subject) {
-                known(&key);
-            }
-        })
-        .await;
+    while let Some(message) = follow.next_known().await {
+        if let Some(key) = subject::key_of(&message.subject) {
+            dispatcher.complete(&key);
+        }
+    }
     let stop = CancellationToken::new();
     let stopped = stop.clone();
     tokio::spawn(async move {

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use tidemill_domain::{Block, BlockRef, ClusterColumn, ClustersRef, Digest, SuiteRef};
 use tidemill_service::Context;
+use tidemill_service::fault::{self, Point};
 use tidemill_storage::BlockWriter;
 use tidemill_tasks::{LoadError, Loaded, Sink, Stopped};
 use tokio::runtime::Handle;
@@ -55,6 +56,7 @@ pub(crate) async fn render(context: &Context, name: &str) -> Result<Rendered, Su
     }
     let (suite, samples) = (loaded.manifest.suite.clone(), loaded.manifest.samples());
     let manifest = context.store.put_manifest(loaded.manifest).await?;
+    fault::point(Point::LoaderManifestStored);
     Ok(Rendered {
         suite,
         manifest,

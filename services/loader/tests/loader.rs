@@ -81,6 +81,7 @@ impl Bench {
             decision_value: None,
             model: Some(engine.model().to_owned()),
             replicas: Vec::new(),
+            no_cache: false,
             max_in_flight,
         };
         let queued = intake::queue(&self.context, &written, Duration::ZERO).await.unwrap();

@@ -66,6 +66,7 @@ fn event(args: &Announce) -> anyhow::Result<CheckpointEvent> {
         model: args.model.clone(),
         replicas: endpoints.collect(),
         max_in_flight: None,
+        no_cache: args.no_cache,
     }))
 }
 

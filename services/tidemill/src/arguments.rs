@@ -99,6 +99,9 @@ pub(crate) struct Evaluate {
     /// Most requests in flight over all endpoints
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) max_in_flight: Option<u32>,
+    /// Draw every sample anew, as an evaluation of its own: nothing is taken from the generation cache or left in it
+    #[arg(long)]
+    pub(crate) no_cache: bool,
     /// How long the return of an engine that was lost is waited for
     #[arg(long, value_parser = humantime::parse_duration)]
     pub(crate) engine_patience: Option<Duration>,
@@ -169,6 +172,9 @@ pub(crate) struct Announce {
     /// The model name that the server serves
     #[arg(long)]
     pub(crate) model: Option<String>,
+    /// Draw every sample anew, as an evaluation of its own: nothing is taken from the generation cache or left in it
+    #[arg(long)]
+    pub(crate) no_cache: bool,
     /// The run went back: later steps are void
     #[arg(long)]
     pub(crate) rolled_back: bool,

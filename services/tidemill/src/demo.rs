@@ -121,6 +121,7 @@ async fn announce(context: &Context, folder: &Path, step: Step, path: &Path) -> 
         model: None,
         replicas: Vec::new(),
         max_in_flight: None,
+        no_cache: false,
     };
     let queued = intake::queue(context, &event, Duration::ZERO).await?;
     context

@@ -57,6 +57,7 @@ fn announcement(args: &Evaluate) -> anyhow::Result<Written> {
         model: args.model.clone(),
         replicas: addresses.collect(),
         max_in_flight: args.max_in_flight,
+        no_cache: args.no_cache,
     })
 }
 

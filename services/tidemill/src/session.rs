@@ -7,7 +7,7 @@ use futures::StreamExt as _;
 use tidemill_config::Config;
 use tidemill_service::{Admin, Broker, Context, connect, prepare};
 use tidemill_storage::{Address, Store};
-use tidemill_streams::{buckets, declared};
+use tidemill_streams::{buckets, declared, live};
 use tidemill_telemetry::LogFormat;
 
 use crate::arguments::Place;
@@ -99,6 +99,9 @@ impl Session {
             forget_the_dead(&broker).await;
         }
         prepare(&broker, &config, &store, true).await?;
+        if is_own {
+            live::size_cache(&broker.jetstream, config.cache.max_bytes, true).await?;
+        }
         Ok(Context::new("command", broker, store, Arc::new(config)))
     }
 

@@ -1,5 +1,7 @@
 //! The broker's streams against their declarations.
 
+use tidemill_config::Config;
+use tidemill_streams::declared;
 use tidemill_streams::live::{self, Difference};
 
 use crate::arguments::{Streams, StreamsAction};
@@ -15,10 +17,7 @@ pub(crate) fn run(args: Streams) -> anyhow::Result<Done> {
     let config = session::configuration(&args.place, "warn")?;
     let differences = session::block_on(async {
         let (broker, own) = session::connect_only(&args.place, &config).await?;
-        let differences = match action {
-            Action::Apply => live::apply(&broker.jetstream, config.broker.replicas).await,
-            Action::Plan | Action::Check => live::plan(&broker.jetstream, config.broker.replicas).await,
-        };
+        let differences = compare(&broker.jetstream, &config, action).await;
         if let Some(own) = own {
             own.stop().await;
         }
@@ -30,6 +29,25 @@ pub(crate) fn run(args: Streams) -> anyhow::Result<Done> {
     } else {
         Done::Valid
     })
+}
+
+async fn compare(
+    jetstream: &async_nats::jetstream::Context,
+    config: &Config,
+    action: Action,
+) -> Result<Vec<Difference>, live::Error> {
+    let is_apply = action == Action::Apply;
+    let mut differences = if is_apply {
+        live::apply(jetstream, config.broker.replicas).await?
+    } else {
+        live::plan(jetstream, config.broker.replicas).await?
+    };
+    let is_missing =
+        |difference: &Difference| difference.name == declared::CACHE.name && difference.field == "existence";
+    if is_apply || !differences.iter().any(is_missing) {
+        differences.extend(live::size_cache(jetstream, config.cache.max_bytes, is_apply).await?);
+    }
+    Ok(differences)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,10 @@
 
 mod binary;
 pub mod envelope;
+mod seal;
+pub mod v1;
 mod wire;
 
 pub use envelope::{Body, Envelope, Error};
+pub use seal::{seal, unseal};
 pub use wire::{Wire, claim, decode, decode_body, encode};

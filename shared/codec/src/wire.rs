@@ -2,15 +2,16 @@
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tidemill_domain::{Block, ClusterColumn, Completion, Grade, Manifest, Release, WholeManifest};
+use tidemill_domain::{Block, ClusterColumn, Completion, Generation, Grade, Manifest, Release, WholeManifest};
 
-use crate::binary;
 use crate::envelope::{Body, Envelope, Error, header};
+use crate::{binary, v1};
 
 /// A type that travels in an envelope.
 ///
-/// When a type changes, its version is raised and the old shape is kept beside it and converted in `decode_version`, for as
-/// long as retention keeps messages of the old version. Golden files in `tests/golden` hold every released version.
+/// When a type changes, its version is raised, and the old shape moves to the module of its version ([`crate::v1`]) and is
+/// converted in `decode_version` for as long as retention keeps messages of it. Golden files in `tests/golden` hold every
+/// released version.
 pub trait Wire: Serialize + DeserializeOwned {
     /// The number of the schema, never used again for another type.
     const SCHEMA: u16;
@@ -27,25 +28,45 @@ pub trait Wire: Serialize + DeserializeOwned {
         if version == Self::VERSION {
             binary::read(body)
         } else {
-            Err(Error::UnknownVersion {
-                name: Self::NAME,
-                found: version,
-                known: Self::VERSION,
-            })
+            Err(unknown::<Self>(version))
         }
+    }
+}
+
+const fn unknown<T: Wire>(found: u16) -> Error {
+    Error::UnknownVersion {
+        name: T::NAME,
+        found,
+        known: T::VERSION,
     }
 }
 
 impl Wire for Release {
     const SCHEMA: u16 = 1;
-    const VERSION: u16 = 1;
+    const VERSION: u16 = 2;
     const NAME: &'static str = "release";
+
+    fn decode_version(version: u16, body: &[u8]) -> Result<Self, Error> {
+        match version {
+            2 => binary::read(body),
+            1 => binary::read::<v1::Release>(body).map(Self::from),
+            _ => Err(unknown::<Self>(version)),
+        }
+    }
 }
 
 impl Wire for Completion {
     const SCHEMA: u16 = 2;
-    const VERSION: u16 = 1;
+    const VERSION: u16 = 2;
     const NAME: &'static str = "completion";
+
+    fn decode_version(version: u16, body: &[u8]) -> Result<Self, Error> {
+        match version {
+            2 => binary::read(body),
+            1 => binary::read::<v1::Completion>(body).map(Self::from),
+            _ => Err(unknown::<Self>(version)),
+        }
+    }
 }
 
 impl Wire for Grade {
@@ -77,6 +98,12 @@ impl Wire for ClusterColumn {
     const SCHEMA: u16 = 6;
     const VERSION: u16 = 1;
     const NAME: &'static str = "clusters";
+}
+
+impl Wire for Generation {
+    const SCHEMA: u16 = 8;
+    const VERSION: u16 = 1;
+    const NAME: &'static str = "generation";
 }
 
 /// Encodes a value with its envelope.

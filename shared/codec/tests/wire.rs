@@ -7,11 +7,11 @@
     reason = "a test may fail this way"
 )]
 
-use tidemill_codec::{Error, claim, decode, encode};
+use tidemill_codec::{Error, claim, decode, encode, v1};
 use tidemill_domain::{
     Benchmark, BenchmarkName, Block, BlockRef, ChoiceScore, ClusterColumn, ClustersRef, Completion, Digest, Ending,
-    EvaluationId, Grade, GraderSpec, Item, ItemKey, Manifest, Message, Outcome, Prompt, Release, Settings, SuiteName,
-    SuiteRef, Tier, Timestamp, WholeBenchmark, WholeManifest,
+    EvaluationId, Grade, GraderSpec, Item, ItemKey, Manifest, Message, Outcome, Prompt, Release, Reuse, Settings,
+    SuiteName, SuiteRef, Tier, Timestamp, WholeBenchmark, WholeManifest,
 };
 
 fn key() -> ItemKey {
@@ -28,6 +28,7 @@ fn release() -> Release {
         key: key(),
         manifest: Digest::of(b"manifest"),
         again: true,
+        reuse: Reuse::Likely,
     }
 }
 
@@ -52,9 +53,41 @@ fn completion() -> Completion {
         requests: 2,
         attempts: 2,
         cached: false,
+        generation: Some("00112233445566778899aabbccddeeff".parse().unwrap()),
         engine: "http://127.0.0.1:8000".to_owned(),
         started: Timestamp(1),
         finished: Timestamp(2),
+    }
+}
+
+fn release_v1() -> v1::Release {
+    let Release {
+        key, manifest, again, ..
+    } = release();
+    v1::Release { key, manifest, again }
+}
+
+fn completion_v1() -> v1::Completion {
+    let new = completion();
+    v1::Completion {
+        key: new.key,
+        manifest: new.manifest,
+        ending: new.ending,
+        text: new.text,
+        reasoning: new.reasoning,
+        finish_reason: new.finish_reason,
+        stop_reason: new.stop_reason,
+        truncated: new.truncated,
+        choices: new.choices,
+        detail: new.detail,
+        prompt_tokens: new.prompt_tokens,
+        completion_tokens: new.completion_tokens,
+        requests: new.requests,
+        attempts: new.attempts,
+        cached: new.cached,
+        engine: new.engine,
+        started: new.started,
+        finished: new.finished,
     }
 }
 
@@ -128,7 +161,7 @@ fn foreign_cut_and_confused_messages_are_told_apart() {
         decode::<Completion>(&newer),
         Err(Error::UnknownVersion {
             found: 200,
-            known: 1,
+            known: 2,
             ..
         })
     ));
@@ -256,7 +289,39 @@ fn released_versions_keep_their_bytes() {
         count: 1,
     };
     golden("clusters.v1.bin", &encode(&column).unwrap());
-    golden("release.v1.bin", &encode(&release()).unwrap());
-    golden("completion.v1.bin", &encode(&completion()).unwrap());
+    golden("release.v1.bin", &encode(&release_v1()).unwrap());
+    golden("release.v2.bin", &encode(&release()).unwrap());
+    golden("completion.v1.bin", &encode(&completion_v1()).unwrap());
+    golden("completion.v2.bin", &encode(&completion()).unwrap());
     golden("grade.v1.bin", &encode(&grade()).unwrap());
+}
+
+#[test]
+fn version_1_is_still_read_and_says_nothing_of_the_cache() {
+    let read = |name: &str| std::fs::read(format!("{}/tests/golden/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let expected = Release {
+        reuse: Reuse::Never,
+        ..release()
+    };
+    assert_eq!(decode::<Release>(&read("release.v1.bin")).unwrap(), expected);
+    let expected = Completion {
+        generation: None,
+        ..completion()
+    };
+    assert_eq!(decode::<Completion>(&read("completion.v1.bin")).unwrap(), expected);
+}
+
+#[test]
+fn a_reader_of_version_1_alone_names_what_it_lacks() {
+    let error = decode::<v1::Release>(&encode(&release()).unwrap()).unwrap_err();
+    assert!(
+        matches!(error, Error::UnknownVersion { found: 2, known: 1, .. }),
+        "{error}"
+    );
+    assert!(error.to_string().contains("release version 2"), "{error}");
+    let error = decode::<v1::Completion>(&encode(&completion()).unwrap()).unwrap_err();
+    assert!(
+        matches!(error, Error::UnknownVersion { found: 2, known: 1, .. }),
+        "{error}"
+    );
 }

@@ -6,6 +6,7 @@
 mod duration;
 mod load;
 mod sections;
+mod size;
 
 pub use load::{Error, dump, load};
-pub use sections::{Aggregator, Broker, Config, Generator, Grader, Loader, Service, Storage};
+pub use sections::{Aggregator, Broker, Cache, Config, Generator, Grader, Loader, Service, Storage};

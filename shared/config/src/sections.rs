@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::duration;
+use crate::{duration, size};
 
 /// The whole configuration: one file serves every service.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
@@ -25,6 +25,8 @@ pub struct Config {
     pub grader: Grader,
     /// The aggregator.
     pub aggregator: Aggregator,
+    /// The generation cache.
+    pub cache: Cache,
 }
 
 /// What all services share.
@@ -186,6 +188,29 @@ impl Default for Aggregator {
     fn default() -> Self {
         Self {
             publish_interval: Duration::from_secs(1),
+        }
+    }
+}
+
+/// The generation cache, which all evaluations of a broker share.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Cache {
+    /// Take over what earlier evaluations generated from the same weights, and leave what is generated for later ones.
+    /// False: every evaluation asks for itself. Default true.
+    pub enabled: bool,
+    /// Most bytes that the broker keeps of it, at least `64KiB`; the oldest generations go first. Bodies above 256 KiB lie
+    /// in the object store and count with their key alone. An own broker takes the size at each start, another one with
+    /// `streams apply`. Default `1GiB`.
+    #[serde(with = "size")]
+    pub max_bytes: u64,
+}
+
+impl Default for Cache {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            max_bytes: 1 << 30,
         }
     }
 }

@@ -37,6 +37,10 @@ pub struct Written {
     /// The most requests in flight over all replicas; the loader's default when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_in_flight: Option<u32>,
+    /// Draw every sample anew: no generation of another evaluation is taken over, and none is left for others. Such an
+    /// evaluation is one of its own, beside that of the same checkpoint and suite without this.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub no_cache: bool,
 }
 
 /// The body of `tm.checkpoint.<run>.rolled_back`: steps after `to_step` are void.

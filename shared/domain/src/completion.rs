@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Digest, ItemKey, Timestamp};
+use crate::{Digest, GenerationKey, ItemKey, Timestamp};
 
 /// How a completion ended. Every ending that someone may want to count is one of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -73,19 +73,21 @@ pub struct Completion {
     pub choices: Vec<ChoiceScore>,
     /// What went wrong, for endings without an answer.
     pub detail: Option<String>,
-    /// Tokens of the prompt as the engine counted them, over all requests of the sample.
+    /// Tokens of the prompt as the engine counted them, over all requests of the sample; for a cached one, of the earlier.
     pub prompt_tokens: u64,
-    /// Tokens generated.
+    /// Tokens of the answer; for a cached one they were generated earlier and cost nothing now.
     pub completion_tokens: u64,
     /// Requests sent to engines for this sample, failed ones included.
     pub requests: u32,
-    /// Tries, counting the one that ended it.
+    /// Tries, counting the one that ended it; 0 for a cached one.
     pub attempts: u32,
     /// Taken from an earlier generation instead of asked for.
     pub cached: bool,
-    /// The replica that answered.
+    /// What the generation cache knows the answer by; none where the cache took no part.
+    pub generation: Option<GenerationKey>,
+    /// The replica that answered; for a cached one, that which had generated it.
     pub engine: String,
-    /// When the first request was sent.
+    /// When the first request was sent; for a cached one, when it was found.
     pub started: Timestamp,
     /// When the ending was known.
     pub finished: Timestamp,

@@ -137,6 +137,9 @@ pub struct EvaluationEvent {
     /// The most requests in flight, when the announcement set one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_in_flight: Option<u32>,
+    /// Its samples are drawn anew: the generation cache takes no part.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub no_cache: bool,
     /// Declared samples over all benchmarks.
     pub samples: u64,
     /// Why, for draining, invalid and superseded.

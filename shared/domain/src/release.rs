@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Digest, ItemKey};
+use crate::{Digest, ItemKey, Reuse};
 
 /// One item released to a server group: keys only, about 150 bytes on the wire.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -11,6 +11,9 @@ pub struct Release {
     pub key: ItemKey,
     /// The manifest that holds its prompt and settings.
     pub manifest: Digest,
-    /// The item may have been released before: whoever takes it looks for its completion first.
+    /// The item may have been released before. Counted apart, and never relied on: a dispatcher that was suspended does not
+    /// know, so generators look for the completion of every item.
     pub again: bool,
+    /// Whether an earlier generation may answer it.
+    pub reuse: Reuse,
 }

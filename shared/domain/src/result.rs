@@ -99,11 +99,14 @@ pub struct BenchmarkResult {
     pub outcomes: OutcomeCounts,
     /// Requests sent to engines.
     pub requests: u64,
-    /// Samples taken from earlier generations.
+    /// Samples taken from earlier generations, which cost no request.
     pub cached: u64,
-    /// Prompt tokens as engines counted them.
+    /// `cached` over the samples that have an outcome, 0 to 1; 0 while there is none.
+    #[serde(default)]
+    pub cache_hit_rate: f64,
+    /// Prompt tokens as engines counted them, those of cached samples included.
     pub prompt_tokens: u64,
-    /// Generated tokens.
+    /// Tokens of the answers, those of cached samples included.
     pub completion_tokens: u64,
 }
 

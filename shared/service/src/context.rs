@@ -10,6 +10,7 @@ use tidemill_storage::Store;
 use tokio_util::sync::CancellationToken;
 
 use crate::connect::Broker;
+use crate::lease::{Certainty, Held};
 use crate::publish::Publisher;
 
 /// A cheap handle on everything that a role shares with the rest of its process.
@@ -31,6 +32,8 @@ pub struct Context {
     pub draining: CancellationToken,
     /// The grace is over: drop everything now.
     pub cancelled: CancellationToken,
+    /// The lease under which this role acts, where its acts need one.
+    pub lease: Option<Certainty>,
 }
 
 impl Context {
@@ -47,7 +50,24 @@ impl Context {
             config,
             draining: CancellationToken::new(),
             cancelled,
+            lease: None,
         }
+    }
+
+    /// The same role, acting under a lease.
+    #[must_use]
+    pub fn under(&self, held: &Held) -> Self {
+        Self {
+            lease: Some(held.certainty()),
+            ..self.clone()
+        }
+    }
+
+    /// Nobody else can act in this role's place now. To be asked right before each act that needs the lease: a process
+    /// that was suspended for longer than the lease's age finds out here, before it does what another one has done since.
+    #[must_use]
+    pub fn may_act(&self) -> bool {
+        self.lease.as_ref().is_none_or(Certainty::is_certain)
     }
 
     /// The same process in another role; it drains and is cancelled with this one.

@@ -10,6 +10,7 @@ use tidemill_domain::Class;
 use tidemill_streams::{DeadLetter, Message as _};
 use tidemill_telemetry::Metric;
 
+use crate::fault::{self, Point};
 use crate::{Context, PublishError, Ttl};
 
 /// A failure of a handler: its class, and the reason for people.
@@ -128,13 +129,38 @@ pub(crate) struct Handled {
 }
 
 impl Handled {
-    /// It becomes a dead letter: it will not pass, or it ended in a bug as often as is borne.
-    pub(crate) fn is_given_up(&self) -> bool {
-        self.settled.as_ref().is_err_and(|failure| match failure.class {
-            Class::Permanent => true,
-            Class::Bug => self.delivered >= MOST_DELIVERIES,
-            Class::Transient | Class::Cancelled => false,
-        })
+    /// What is sent.
+    pub(crate) fn action(&self) -> Action {
+        match &self.settled {
+            Ok(()) => Action::Ack,
+            Err(failure) => decide(failure, self.delivered),
+        }
+    }
+}
+
+/// What is sent to the broker for a message that was handled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Its effects are stored: it is acknowledged.
+    Ack,
+    /// It is given back, to be delivered again after the pause; `None`: at once.
+    Nak(Option<Duration>),
+    /// It becomes a dead letter, and is terminated when that is stored.
+    Bury,
+    /// Nothing: the broker delivers it again after `ack_wait`.
+    Leave,
+}
+
+/// What a failure does to its message, delivered so often: it becomes a dead letter when it will not pass, or when it
+/// ended in a bug as often as is borne.
+#[must_use]
+pub fn decide(failure: &Failure, delivered: i64) -> Action {
+    match failure.class {
+        Class::Transient => Action::Nak(Some(failure.pause.unwrap_or_else(|| pause(delivered)))),
+        Class::Cancelled => Action::Nak(None),
+        Class::Permanent => Action::Bury,
+        Class::Bug if delivered >= MOST_DELIVERIES => Action::Bury,
+        Class::Bug => Action::Leave,
     }
 }
 
@@ -145,36 +171,38 @@ pub(crate) async fn settle(context: &Context, handled: Handled, acker: &Acker) {
         .as_ref()
         .map_or_else(|failure| failure.class.label(), |()| "done");
     tidemill_telemetry::count(Metric::Settled, [("stage", context.role), ("class", class)]);
-    let sent = match &handled.settled {
-        Ok(()) => acker.ack().await,
-        Err(failure) if handled.is_given_up() => bury(context, &handled, &failure.reason, acker).await,
-        Err(failure) => match failure.class {
-            Class::Transient => {
-                tracing::warn!(
-                    subject = handled.subject,
-                    reason = failure.reason,
-                    delivered = handled.delivered,
-                    "will be tried again"
-                );
-                let pause = failure.pause.unwrap_or_else(|| pause(handled.delivered));
-                acker.ack_with(AckKind::Nak(Some(pause))).await
+    let reason = handled
+        .settled
+        .as_ref()
+        .map_or_else(|failure| failure.reason.as_str(), |()| "");
+    let (subject, delivered) = (&handled.subject, handled.delivered);
+    let sent = match handled.action() {
+        Action::Ack => acknowledge(context, acker).await,
+        Action::Bury => bury(context, &handled, reason, acker).await,
+        Action::Nak(pause) => {
+            if pause.is_some() {
+                tracing::warn!(subject, reason, delivered, "will be tried again");
             }
-            Class::Cancelled => acker.ack_with(AckKind::Nak(None)).await,
-            Class::Permanent | Class::Bug => {
-                tracing::error!(
-                    subject = handled.subject,
-                    reason = failure.reason,
-                    delivered = handled.delivered,
-                    "a bug: left for redelivery"
-                );
-                Ok(())
-            }
-        },
+            acker.ack_with(AckKind::Nak(pause)).await
+        }
+        Action::Leave => {
+            tracing::error!(subject, reason, delivered, "a bug: left for redelivery");
+            Ok(())
+        }
     };
     if let Err(error) = sent {
         // The broker delivers it again, and the effect that is stored answers it.
         tracing::debug!(subject = handled.subject, %error, "acknowledgement not sent");
     }
+}
+
+/// Acknowledges a message whose effects are stored.
+async fn acknowledge(context: &Context, acker: &Acker) -> Result<(), async_nats::Error> {
+    acker.ack().await?;
+    if let Some(acked) = Point::acked(context.role) {
+        fault::point(acked);
+    }
+    Ok(())
 }
 
 async fn bury(context: &Context, handled: &Handled, reason: &str, acker: &Acker) -> Result<(), async_nats::Error> {
@@ -192,7 +220,10 @@ async fn bury(context: &Context, handled: &Handled, reason: &str, acker: &Acker)
         .publish_bytes::<DeadLetter>(letter.subject(), letter.payload, None, Ttl::Stream, headers)
         .await;
     match stored {
-        Ok(_) => acker.ack_with(AckKind::Term).await,
+        Ok(_) => {
+            fault::point(Point::DeadLetterStored);
+            acker.ack_with(AckKind::Term).await
+        }
         Err(error) => Err(error.into()),
     }
 }
@@ -235,20 +266,12 @@ mod tests {
 
     #[test]
     fn a_bug_is_given_up_at_last_and_a_passing_failure_never() {
-        let is_given_up = |class, delivered| {
-            let handled = Handled {
-                subject: String::new(),
-                payload: Bytes::new(),
-                delivered,
-                settled: Err(Failure::new(class, "")),
-            };
-            handled.is_given_up()
-        };
-        assert!(!is_given_up(Class::Bug, MOST_DELIVERIES - 1));
-        assert!(is_given_up(Class::Bug, MOST_DELIVERIES));
-        assert!(is_given_up(Class::Permanent, 1));
-        assert!(!is_given_up(Class::Transient, 100_000));
-        assert!(!is_given_up(Class::Cancelled, 100_000));
+        let decide = |class, delivered| decide(&Failure::new(class, ""), delivered);
+        assert_eq!(decide(Class::Bug, MOST_DELIVERIES - 1), Action::Leave);
+        assert_eq!(decide(Class::Bug, MOST_DELIVERIES), Action::Bury);
+        assert_eq!(decide(Class::Permanent, 1), Action::Bury);
+        assert_eq!(decide(Class::Transient, 100_000), Action::Nak(Some(LONGEST_PAUSE)));
+        assert_eq!(decide(Class::Cancelled, 100_000), Action::Nak(None));
     }
 
     #[test]

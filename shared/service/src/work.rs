@@ -15,7 +15,8 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::settle::{self, Failure, Handled, Settled};
+use crate::fault::{self, Point};
+use crate::settle::{self, Action, Failure, Handled, Settled};
 use crate::take::{Pulled, Take};
 use crate::{Context, backoff::Backoff};
 
@@ -167,6 +168,9 @@ impl Worker<'_> {
         if delivered > 1 {
             tidemill_telemetry::count(Metric::Redeliveries, [("stage", self.context.role)]);
         }
+        if let Some(delivered) = Point::delivered(self.context.role) {
+            fault::point(delivered);
+        }
         let id = self.running.spawn(handler(delivery.clone())).id();
         self.in_flight.insert(
             id,
@@ -204,7 +208,7 @@ impl Worker<'_> {
             delivered,
             settled,
         };
-        if handled.is_given_up() {
+        if handled.action() == Action::Bury {
             // Publishing the dead letter may wait for the broker, which the loop must not.
             let context = self.context.clone();
             tokio::spawn(async move { settle::settle(&context, handled, &acker).await });

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidemill_config::Config;
-use tidemill_domain::{Completion, Digest, Ending, EvaluationId, GroupId, ItemKey, Release, Timestamp};
+use tidemill_domain::{Completion, Digest, Ending, EvaluationId, GroupId, ItemKey, Release, Reuse, Timestamp};
 use tidemill_service::{Context, Failure, Follow, Published, Start, acquire, connect, prepare, work};
 use tidemill_storage::{Address, Store};
 use tidemill_streams::{Durable, Released, declared, durable, subject};
@@ -63,6 +63,7 @@ fn released(item: u32) -> Released {
         key: key(item),
         manifest: Digest::of(b"manifest"),
         again: false,
+        reuse: Reuse::Unlikely,
     };
     Released {
         group: group(),
@@ -87,6 +88,7 @@ fn completion(item: u32, text: &str) -> Completion {
         requests: 1,
         attempts: 1,
         cached: false,
+        generation: None,
         engine: String::new(),
         started: Timestamp(0),
         finished: Timestamp(0),

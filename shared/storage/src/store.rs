@@ -48,19 +48,18 @@ impl Store {
     /// # Errors
     /// [`Error::Missing`] or [`Error::Access`].
     pub async fn get(&self, key: &str) -> Result<Vec<u8>, Error> {
-        let access = |source| match source {
-            object_store::Error::NotFound { .. } => Error::Missing {
-                key: key.to_owned(),
-                address: self.address.as_str().to_owned(),
-            },
-            source => Error::Access {
-                action: "read",
-                key: key.to_owned(),
-                source,
-            },
-        };
+        let access = |source| self.unreadable(key, source);
         let found = self.inner.get(&Key::from(key)).await.map_err(access)?;
         Ok(found.bytes().await.map_err(access)?.to_vec())
+    }
+
+    /// Proves that there is an object under `key`.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] or [`Error::Access`].
+    pub async fn prove(&self, key: &str) -> Result<(), Error> {
+        let found = self.inner.head(&Key::from(key)).await;
+        found.map(drop).map_err(|source| self.unreadable(key, source))
     }
 
     /// Writes an object; the write is atomic.
@@ -76,6 +75,20 @@ impl Store {
         };
         self.inner.put(&Key::from(key), payload).await.map_err(access)?;
         Ok(())
+    }
+
+    fn unreadable(&self, key: &str, source: object_store::Error) -> Error {
+        match source {
+            object_store::Error::NotFound { .. } => Error::Missing {
+                key: key.to_owned(),
+                address: self.address.as_str().to_owned(),
+            },
+            source => Error::Access {
+                action: "read",
+                key: key.to_owned(),
+                source,
+            },
+        }
     }
 
     /// Replaces a message that is too large by a claim on the object store; a small one comes back as it is.

@@ -31,10 +31,18 @@ pub enum Metric {
     ItemsEntered,
     /// Items that left the generator.
     ItemsLeft,
-    /// Prompt tokens as engines counted them.
+    /// Prompt tokens of requests, as engines counted them.
     PromptTokens,
-    /// Generated tokens.
+    /// Tokens that engines generated.
     CompletionTokens,
+    /// Looks into the generation cache, by `result` (hit, miss, evicted, damaged, failed). Evicted is a miss of what was known.
+    CacheLookups,
+    /// Generations offered to the cache, by `result` (stored, failed).
+    CacheStores,
+    /// Bytes of the generations stored in the cache.
+    CacheStoredBytes,
+    /// Bytes that the broker holds of the cache, as seen when a server group began.
+    CacheBytes,
     /// Grades, by `outcome` and `family`.
     Grades,
     /// Seconds from a completion to its grade, by `family`.
@@ -51,7 +59,7 @@ pub enum Metric {
 
 impl Metric {
     /// Every metric.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 26] = [
         Self::Deliveries,
         Self::Redeliveries,
         Self::Settled,
@@ -68,6 +76,10 @@ impl Metric {
         Self::ItemsLeft,
         Self::PromptTokens,
         Self::CompletionTokens,
+        Self::CacheLookups,
+        Self::CacheStores,
+        Self::CacheStoredBytes,
+        Self::CacheBytes,
         Self::Grades,
         Self::GradeLatencySeconds,
         Self::GradeBacklog,
@@ -96,6 +108,10 @@ impl Metric {
             Self::ItemsLeft => "tidemill_items_left_total",
             Self::PromptTokens => "tidemill_prompt_tokens_total",
             Self::CompletionTokens => "tidemill_completion_tokens_total",
+            Self::CacheLookups => "tidemill_cache_lookups_total",
+            Self::CacheStores => "tidemill_cache_stores_total",
+            Self::CacheStoredBytes => "tidemill_cache_stored_bytes_total",
+            Self::CacheBytes => "tidemill_cache_bytes",
             Self::Grades => "tidemill_grades_total",
             Self::GradeLatencySeconds => "tidemill_grade_latency_seconds",
             Self::GradeBacklog => "tidemill_grade_backlog",

@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::watchdog::Watchdog;
 
-/// Names the `tidemill` program to test, in place of the one cargo built beside the test.
+/// Names the `tidemill` program to test, in place of the one that cargo built beside the running test or program.
 pub const PROGRAM_VARIABLE: &str = "TIDEMILL_BIN";
 
 const POLL: Duration = Duration::from_millis(5);
@@ -281,11 +281,12 @@ impl Launch {
 
 fn built_beside_test(name: &str) -> Result<PathBuf> {
     let test = env::current_exe().context("failed to find the running test")?;
-    let profile = test
-        .ancestors()
-        .nth(2)
-        .context("the running test is in no profile folder")?;
-    Ok(profile.join(name))
+    // A test lies one folder below the programs, a program among them.
+    let folders = test.ancestors().skip(1).take(2).map(|folder| folder.join(name));
+    let found = folders.clone().find(|program| program.is_file());
+    found
+        .or_else(|| folders.last())
+        .context("the running test is in no profile folder")
 }
 
 /// Lines read from a pipe by a thread of their own.

@@ -64,6 +64,36 @@ async fn unscripted_answer_depends_on_the_prompt_alone() {
 }
 
 #[tokio::test]
+async fn a_journal_tells_what_is_in_flight_what_was_answered_and_whose_client_left() {
+    let slow = |request: &tidemill_testkit::engine::Request| {
+        let delay = if request.prompt == "slow" { 3_600 } else { 0 };
+        Reply::text(" a b").after(Duration::from_secs(delay))
+    };
+    let engine = FakeEngine::builder().respond(slow).keep_journal().start().unwrap();
+    let mut body = prompt("quick");
+    body["seed"] = json!(7);
+    complete(&engine, &body).await;
+    let journal = engine.journal();
+    assert_eq!(
+        (journal.len(), journal[0].prompt.as_str(), journal[0].seed),
+        (1, "quick", Some(7))
+    );
+    assert_eq!(journal[0].ended.unwrap().answered, Some(2));
+    assert!(journal[0].ended.unwrap().at >= journal[0].arrived);
+
+    let body = prompt("slow");
+    let leaving = tokio::time::timeout(Duration::from_millis(300), complete(&engine, &body));
+    assert!(leaving.await.is_err());
+    let left = || engine.journal().get(1).map(|asked| asked.ended);
+    let begun = Instant::now();
+    while left().flatten().is_none() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", left());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(left().flatten().unwrap().answered, None);
+}
+
+#[tokio::test]
 async fn script_sees_the_prompt_and_the_attempt() {
     let engine = FakeEngine::builder()
         .respond(|request| match request.attempt {

@@ -1,6 +1,9 @@
 //! The evaluations of a group: taken up, announced, given up.
 
-use tidemill_domain::{EvaluationEvent, EvaluationId, EvaluationState};
+use std::sync::Arc;
+
+use tidemill_domain::{Class, EvaluationEvent, EvaluationId, EvaluationState, Manifest};
+use tidemill_service::fault::{self, Point};
 use tidemill_service::now;
 use tidemill_streams::{StateChange, declared, subject};
 
@@ -12,31 +15,55 @@ impl Runner {
     /// Gives live evaluations that the dispatcher does not have yet to it.
     pub(super) async fn take_up(&mut self, engines: &mut Engines) {
         for event in self.live.clone() {
-            if self.followed.contains_key(&event.evaluation) {
+            if self.followed.contains_key(&event.evaluation) || self.awaited.is_recent(&event.evaluation) {
                 continue;
             }
-            let manifest = match self.context.store.manifest(&event.manifest).await {
+            let manifest = match self.manifest(&event).await {
                 Ok(manifest) => manifest,
+                Err(error) if error.class() == Class::Permanent => {
+                    let reason = format!("its manifest {} cannot be used: {error}", event.manifest);
+                    self.abandon(&event, &reason).await;
+                    continue;
+                }
                 Err(error) => {
-                    self.abandon(&event, &format!("its manifest cannot be read: {error}"))
-                        .await;
+                    self.wait_for_manifest(&event, &error).await;
                     continue;
                 }
             };
+            self.awaited.forget(&event.evaluation);
             if let Some(reason) = engines.refusal(&manifest) {
                 self.abandon(&event, &reason).await;
                 continue;
             }
-            let (known, guard) = released::completions(&self.context, &event.evaluation, self.coming.clone()).await;
-            let again = event.timeline.serving.is_some() || !known.is_empty();
-            self.dispatcher.add(
-                event.evaluation.clone(),
-                event.manifest.clone(),
-                manifest,
-                &known,
-                again,
-            );
+            let again = event.timeline.serving.is_some();
+            self.dispatcher
+                .add(event.evaluation.clone(), event.manifest.clone(), manifest, &[], again);
+            // Nothing is released before all of them are known: one task does both.
+            let (dispatcher, coming) = (&mut self.dispatcher, self.coming.clone());
+            let guard = released::completions(&self.context, &event.evaluation, coming, dispatcher).await;
+            fault::point(Point::LoaderCompletionsRead);
             self.followed.insert(event.evaluation.clone(), guard);
+        }
+    }
+
+    /// The manifest of an evaluation, once all its blocks are there too: nothing is released that could not be asked.
+    async fn manifest(&self, event: &EvaluationEvent) -> Result<Arc<Manifest>, tidemill_storage::Error> {
+        let manifest = self.context.store.manifest(&event.manifest).await?;
+        self.context.store.prove_blocks(&manifest).await?;
+        Ok(manifest)
+    }
+
+    /// Says once why an evaluation waits; the others go on.
+    async fn wait_for_manifest(&mut self, event: &EvaluationEvent, error: &tidemill_storage::Error) {
+        let reason = format!("waits for its manifest {}: {error}", event.manifest);
+        tracing::warn!(evaluation_id = %event.evaluation, reason, "nothing is released yet");
+        if !self.awaited.note(&event.evaluation, &reason) {
+            return;
+        }
+        let next = event.next(event.state, now(), Some(reason));
+        self.spoken.insert(next.evaluation.clone(), next.at);
+        if let Err(error) = self.context.publisher.publish(&StateChange(next), None).await {
+            tracing::warn!(evaluation_id = %event.evaluation, %error, "state not published");
         }
     }
 
@@ -56,6 +83,7 @@ impl Runner {
             }
             self.dispatcher.remove(&event.evaluation);
             self.followed.remove(&event.evaluation);
+            self.awaited.forget(&event.evaluation);
             if was_live && event.state == EvaluationState::Superseded {
                 self.recall(&event.evaluation).await;
             }
@@ -73,6 +101,9 @@ impl Runner {
     /// Publishes a state for every live evaluation that is not in it or past it.
     pub(super) async fn announce(&mut self, state: EvaluationState) {
         for event in &mut self.live {
+            if state == EvaluationState::Serving && self.awaited.contains(&event.evaluation) {
+                continue;
+            }
             let is_past = event.state == state || (event.state == EvaluationState::Serving && state != event.state);
             if is_past {
                 continue;
@@ -80,6 +111,11 @@ impl Runner {
             let next = event.next(state, now(), None);
             match self.context.publisher.publish(&StateChange(next.clone()), None).await {
                 Ok(_) => {
+                    match state {
+                        EvaluationState::Admitted => fault::point(Point::LoaderAdmitted),
+                        EvaluationState::Starting => fault::point(Point::LoaderStarting),
+                        _ => fault::point(Point::LoaderServing),
+                    }
                     self.spoken.insert(next.evaluation.clone(), next.at);
                     *event = next;
                 }
@@ -99,6 +135,7 @@ impl Runner {
     async fn abandon(&mut self, event: &EvaluationEvent, reason: &str) {
         self.dispatcher.remove(&event.evaluation);
         self.followed.remove(&event.evaluation);
+        self.awaited.forget(&event.evaluation);
         self.live.retain(|known| known.evaluation != event.evaluation);
         self.recall(&event.evaluation).await;
         let next = event.next(EvaluationState::Draining, now(), Some(reason.to_owned()));

@@ -1,6 +1,7 @@
 //! What generators see of a group: its record and its consumer.
 
 use tidemill_domain::ServerGroup;
+use tidemill_service::fault::{self, Point};
 use tidemill_service::now;
 use tidemill_streams::{buckets, declared, durable, live};
 
@@ -24,12 +25,14 @@ impl Runner {
         live::ensure(self.context.jetstream(), &consumer)
             .await
             .map_err(|error| error.to_string())?;
+        fault::point(Point::LoaderConsumerMade);
         let bytes = serde_json::to_vec(&record).map_err(|error| error.to_string())?;
         let groups = self.groups().await?;
         groups
             .put(self.group.as_str(), bytes.into())
             .await
             .map_err(|error| error.to_string())?;
+        fault::point(Point::LoaderRecordWritten);
         self.dispatcher.set_slots(slots as usize);
         Ok(())
     }

@@ -23,6 +23,10 @@ pub(super) struct Turn {
 }
 
 impl Turn {
+    pub(super) const fn lease(&self) -> &Held {
+        &self.lease
+    }
+
     /// Cancelled when another loader may run the group.
     pub(super) const fn lost(&self) -> &CancellationToken {
         self.lease.lost()

@@ -8,6 +8,7 @@
 mod answer;
 mod counts;
 mod fast;
+mod journal;
 mod reply;
 mod request;
 mod respond;
@@ -16,6 +17,7 @@ mod stream;
 mod tokens;
 
 pub use counts::Stats;
+pub use journal::{Asked, End};
 pub use reply::Reply;
 pub use request::{Endpoint, Request};
 pub use server::{Builder, FakeEngine};

@@ -72,8 +72,13 @@ async fn generate(shared: &Shared, endpoint: Endpoint, request: &Value) -> Answe
         return Ok(refusal);
     }
     let mut choices = Vec::new();
+    let mut entries = Vec::new();
     for prompt in prompts {
-        let attempt = shared.counts.prompt(prompt_hash(&prompt));
+        let hash = prompt_hash(&prompt);
+        let attempt = shared.counts.prompt(hash);
+        let journal = shared.journal.as_ref();
+        entries.extend(journal.map(|journal| journal.enter(&prompt, hash, request["seed"].as_u64())));
+        let before = choices.len();
         for _ in 0..settings.samples {
             let asked = Request {
                 endpoint,
@@ -91,6 +96,9 @@ async fn generate(shared: &Shared, endpoint: Endpoint, request: &Value) -> Answe
                 Kind::Raw(raw) => return Ok(raw_response(raw)),
                 Kind::Dropped { after_bytes, text } => return drop_after(after_bytes, &prompt, text, &settings),
             }
+        }
+        if let Some(entry) = entries.last_mut() {
+            entry.answer(choices[before..].iter().map(Choice::completion_tokens).sum());
         }
     }
     let (prompt_tokens, completion_tokens) = usage(&choices, settings.samples);

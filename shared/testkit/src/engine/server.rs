@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 
 use super::counts::{Counts, Stats};
 use super::fast::Ready;
+use super::journal::{Asked, Journal};
 use super::reply::Reply;
 use super::request::Request;
 use super::respond::respond;
@@ -36,6 +37,7 @@ pub(super) struct Shared {
     pub(super) script: Box<Script>,
     pub(super) ready: Option<Ready>,
     pub(super) counts: Counts,
+    pub(super) journal: Option<Journal>,
 }
 
 /// Sets an engine up; see [`FakeEngine::builder`].
@@ -46,6 +48,7 @@ pub struct Builder {
     port: u16,
     script: Box<Script>,
     fixed: Option<String>,
+    journal: Option<Journal>,
 }
 
 impl Builder {
@@ -84,6 +87,13 @@ impl Builder {
         self
     }
 
+    /// Keeps a journal of every prompt asked for; see [`FakeEngine::journal`]. It costs memory and time.
+    #[must_use]
+    pub fn keep_journal(mut self) -> Self {
+        self.journal = Some(Journal::default());
+        self
+    }
+
     /// Answers everything with one text; plain requests get a body made beforehand, which is fast enough to measure others.
     #[must_use]
     pub fn fixed_text(mut self, text: impl Into<String>) -> Self {
@@ -106,12 +116,15 @@ impl Builder {
             .set_nonblocking(true)
             .context("failed to prepare the listener")?;
         let address = listener.local_addr()?;
-        let ready = self.fixed.map(|text| Ready::new(&self.model, &text));
+        // Ready answers read no prompt, and a journal needs it.
+        let fixed = self.fixed.filter(|_| self.journal.is_none());
+        let ready = fixed.map(|text| Ready::new(&self.model, &text));
         let Self {
             model,
             max_context,
             latency,
             script,
+            journal,
             ..
         } = self;
         let shared = Arc::new(Shared {
@@ -121,6 +134,7 @@ impl Builder {
             script,
             ready,
             counts: Counts::default(),
+            journal,
         });
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -164,6 +178,7 @@ impl FakeEngine {
             port: 0,
             script: Box::new(|request| Reply::text(format!(" {}", request.hash() % 1000))),
             fixed: None,
+            journal: None,
         }
     }
 
@@ -206,6 +221,12 @@ impl FakeEngine {
     #[must_use]
     pub fn requests_by_prompt(&self) -> HashMap<u64, u64> {
         self.shared.counts.by_prompt()
+    }
+
+    /// Every prompt asked for so far, in the order of arrival; empty unless the journal is kept.
+    #[must_use]
+    pub fn journal(&self) -> Vec<Asked> {
+        self.shared.journal.as_ref().map(Journal::read).unwrap_or_default()
     }
 
     /// Takes the engine away, ending its connections and refusing new ones, or brings it back on the same port.

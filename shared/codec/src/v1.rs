@@ -1,0 +1,109 @@
+//! Version 1 of what has changed since. Bodies of it are converted as long as retention keeps them.
+
+use serde::{Deserialize, Serialize};
+use tidemill_domain::{ChoiceScore, Digest, Ending, ItemKey, Reuse, Timestamp};
+
+use crate::Wire;
+
+/// A release, version 1: without a word about the generation cache.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Release {
+    /// What to generate.
+    pub key: ItemKey,
+    /// The manifest that holds its prompt and settings.
+    pub manifest: Digest,
+    /// The item may have been released before.
+    pub again: bool,
+}
+
+impl Wire for Release {
+    const SCHEMA: u16 = 1;
+    const VERSION: u16 = 1;
+    const NAME: &'static str = "release";
+}
+
+impl From<Release> for tidemill_domain::Release {
+    /// Who wrote it did not know whether its evaluation wants draws of its own, so the cache takes no part.
+    fn from(old: Release) -> Self {
+        let Release { key, manifest, again } = old;
+        Self {
+            key,
+            manifest,
+            again,
+            reuse: Reuse::Never,
+        }
+    }
+}
+
+/// A completion, version 1: without the identity of its generation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Completion {
+    /// What was asked for.
+    pub key: ItemKey,
+    /// The manifest that holds its prompt.
+    pub manifest: Digest,
+    /// How it ended.
+    pub ending: Ending,
+    /// The answer's text.
+    pub text: String,
+    /// Reasoning that the engine split off.
+    pub reasoning: Option<String>,
+    /// The engine's own word for the ending.
+    pub finish_reason: Option<String>,
+    /// The stop text that fired.
+    pub stop_reason: Option<String>,
+    /// Cut by the cap or the context.
+    pub truncated: bool,
+    /// One entry a choice of a likelihood benchmark.
+    pub choices: Vec<ChoiceScore>,
+    /// What went wrong.
+    pub detail: Option<String>,
+    /// Tokens of the prompt.
+    pub prompt_tokens: u64,
+    /// Tokens generated.
+    pub completion_tokens: u64,
+    /// Requests sent.
+    pub requests: u32,
+    /// Tries.
+    pub attempts: u32,
+    /// Taken from an earlier generation.
+    pub cached: bool,
+    /// The replica that answered.
+    pub engine: String,
+    /// When the first request was sent.
+    pub started: Timestamp,
+    /// When the ending was known.
+    pub finished: Timestamp,
+}
+
+impl Wire for Completion {
+    const SCHEMA: u16 = 2;
+    const VERSION: u16 = 1;
+    const NAME: &'static str = "completion";
+}
+
+impl From<Completion> for tidemill_domain::Completion {
+    fn from(old: Completion) -> Self {
+        Self {
+            key: old.key,
+            manifest: old.manifest,
+            ending: old.ending,
+            text: old.text,
+            reasoning: old.reasoning,
+            finish_reason: old.finish_reason,
+            stop_reason: old.stop_reason,
+            truncated: old.truncated,
+            choices: old.choices,
+            detail: old.detail,
+            prompt_tokens: old.prompt_tokens,
+            completion_tokens: old.completion_tokens,
+            requests: old.requests,
+            attempts: old.attempts,
+            cached: old.cached,
+            generation: None,
+            engine: old.engine,
+            started: old.started,
+            finished: old.finished,
+        }
+    }
+}
