@@ -81,7 +81,7 @@ impl<E: Engine> Worker<E> {
     async fn asked(&self, release: &Release, delivery: &Delivery) -> Asked {
         let found = match self.find(release).await {
             Ok(found) => found,
-            Err(error) => return without_manifest(release, delivery, &error),
+            Err(error) => return without_item(release, delivery, &error),
         };
         let Some((manifest, item)) = found else {
             let reason = format!("manifest {} declares no {}", release.manifest, release.key);
@@ -225,7 +225,7 @@ impl<E: Engine> Worker<E> {
 }
 
 /// What an unreadable manifest means for its item: waiting, for the store or for a newer generator, or its end.
-fn without_manifest(release: &Release, delivery: &Delivery, error: &tidemill_storage::Error) -> Asked {
+fn without_item(release: &Release, delivery: &Delivery, error: &tidemill_storage::Error) -> Asked {
     if let Some(failure) = Failure::left_to_newer(error, delivery.delivered) {
         return Asked::Failed(failure);
     }

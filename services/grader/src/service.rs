@@ -9,8 +9,8 @@ use tidemill_streams::{durable, subject};
 use tidemill_telemetry::Metric;
 
 use crate::backlog;
-use crate::step::{Action, Event, Graded, graded, next};
-use crate::suite::{Suite, Suites};
+use crate::step::{Action, Declared, Event, Graded, graded, next};
+use crate::suite::Suites;
 
 /// Longer answers are graded away from the threads that talk to the broker: a pattern over one takes above half a
 /// millisecond.
@@ -49,11 +49,11 @@ impl Grading {
         loop {
             event = match next(event, key.as_ref(), delivery.delivered) {
                 Action::Find(completion) => {
-                    let found = self.find(&completion).await;
-                    Event::Found(completion, found)
+                    let declared = self.find(&completion).await;
+                    Event::Found(completion, declared)
                 }
-                Action::Grade(completion, question) => {
-                    let graded = grade(question, completion).await;
+                Action::Grade(completion, declared) => {
+                    let graded = grade(declared, completion).await;
                     fault::point(Point::GraderGraded);
                     Event::Graded(graded)
                 }
@@ -66,11 +66,11 @@ impl Grading {
         }
     }
 
-    async fn find(&self, completion: &Completion) -> Result<Question, tidemill_storage::Error> {
+    async fn find(&self, completion: &Completion) -> Result<Option<Declared>, tidemill_storage::Error> {
         let store = &self.context.store;
         let suite = self.suites.get(store, &completion.manifest).await?;
         let item = store.item(suite.manifest(), &completion.key).await?;
-        Ok(Question { suite, item })
+        Ok(item.map(|item| Declared { suite, item }))
     }
 
     async fn publish(&self, grade: &Grade, family: &'static str, delivery: &Delivery) -> Settled {
@@ -84,11 +84,11 @@ impl Grading {
 }
 
 /// Grades in place, or away from the runtime's threads when the answer is long.
-async fn grade(question: Question, completion: Box<Completion>) -> Result<Graded, Failure> {
+async fn grade(declared: Declared, completion: Box<Completion>) -> Result<Graded, Failure> {
     if completion.text.len() <= LONG_ANSWER_BYTES {
-        return Ok(graded(&question, &completion, now()));
+        return Ok(graded(&declared, &completion, now()));
     }
-    let graded = tokio::task::spawn_blocking(move || graded(&question, &completion, now()));
+    let graded = tokio::task::spawn_blocking(move || graded(&declared, &completion, now()));
     graded.await.map_err(|error| Failure::of(Class::Bug, &error))
 }
 

@@ -16,8 +16,8 @@ const NO_GRADER: &str = "none";
 pub enum Event {
     /// Its body was read, from the message or from the object store.
     Read(Result<Box<Completion>, Error>),
-    /// The suite of its manifest and its item there were looked for.
-    Found(Box<Completion>, Result<Question, Error>),
+    /// The item of its key was looked for, with the suite of its manifest; `None` when that does not declare the key.
+    Found(Box<Completion>, Result<Option<Declared>, Error>),
     /// It was graded.
     Graded(Result<Graded, Failure>),
     /// Its grade was published, or it was not.
@@ -29,13 +29,13 @@ pub enum Event {
     },
 }
 
-/// What was asked, and how answers to it are graded.
-#[derive(Debug, Clone)]
-pub struct Question {
+/// An item, and the suite that declares it.
+#[derive(Debug)]
+pub struct Declared {
     /// The suite, with its graders.
     pub suite: Arc<Suite>,
-    /// The item; `None` when the suite does not declare it.
-    pub item: Option<StoredItem>,
+    /// The item.
+    pub item: StoredItem,
 }
 
 /// A completion's grade, if its manifest declares its key.
@@ -49,10 +49,10 @@ pub struct Graded {
 /// What is to be done next.
 #[derive(Debug)]
 pub enum Action {
-    /// Find the suite of the completion's manifest, and its item.
+    /// Find the completion's item and the suite of its manifest.
     Find(Box<Completion>),
     /// Grade the completion with [`graded`].
-    Grade(Box<Completion>, Question),
+    Grade(Box<Completion>, Declared),
     /// Publish the grade and wait until it is stored; the first write wins.
     Publish {
         /// What is published.
@@ -68,13 +68,11 @@ pub enum Action {
 
 /// Grades a completion.
 #[must_use]
-pub fn graded(question: &Question, completion: &Completion, at: Timestamp) -> Graded {
-    let Question { suite, item } = question;
-    let grade = item.as_ref().and_then(|item| suite.grade(item, completion, at));
+pub fn graded(declared: &Declared, completion: &Completion, at: Timestamp) -> Graded {
     Graded {
         key: completion.key.clone(),
-        grade: grade.map(Box::new),
-        family: suite.family(completion.key.benchmark),
+        grade: declared.suite.grade(&declared.item, completion, at).map(Box::new),
+        family: declared.suite.family(completion.key.benchmark),
     }
 }
 
@@ -90,7 +88,8 @@ pub fn next(event: Event, key: Option<&ItemKey>, delivered: i64) -> Action {
         }
         Event::Read(Ok(completion)) => Action::Find(completion),
         Event::Read(Err(error)) => unreadable(key, None, &error, delivered),
-        Event::Found(completion, Ok(question)) => Action::Grade(completion, question),
+        Event::Found(completion, Ok(Some(declared))) => Action::Grade(completion, declared),
+        Event::Found(completion, Ok(None)) => undeclared(&completion.key),
         Event::Found(completion, Err(error)) => unreadable(key, Some(&completion), &error, delivered),
         Event::Graded(Ok(Graded {
             grade: Some(grade),
@@ -101,14 +100,17 @@ pub fn next(event: Event, key: Option<&ItemKey>, delivered: i64) -> Action {
             family,
             then: Ok(()),
         },
-        Event::Graded(Ok(Graded { key, .. })) => {
-            let reason = format!("{key} is not declared by its manifest");
-            Action::Settle(Err(Failure::permanent(reason)))
-        }
+        Event::Graded(Ok(Graded { key, .. })) => undeclared(&key),
         Event::Graded(Err(failure)) => Action::Settle(Err(failure)),
         Event::Published { stored: Ok(()), then } => Action::Settle(then),
         Event::Published { stored, .. } => Action::Settle(stored),
     }
+}
+
+fn undeclared(key: &ItemKey) -> Action {
+    Action::Settle(Err(Failure::permanent(format!(
+        "{key} is not declared by its manifest"
+    ))))
 }
 
 /// Records a fault of the grader for a completion that will never be readable, or whose manifest will not, so that its

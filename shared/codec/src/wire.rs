@@ -88,6 +88,12 @@ impl Wire for WholeManifest {
     const NAME: &'static str = "manifest";
 }
 
+impl Wire for Generation {
+    const SCHEMA: u16 = 8;
+    const VERSION: u16 = 1;
+    const NAME: &'static str = "generation";
+}
+
 impl Wire for Block {
     const SCHEMA: u16 = 5;
     const VERSION: u16 = 1;
@@ -98,12 +104,6 @@ impl Wire for ClusterColumn {
     const SCHEMA: u16 = 6;
     const VERSION: u16 = 1;
     const NAME: &'static str = "clusters";
-}
-
-impl Wire for Generation {
-    const SCHEMA: u16 = 8;
-    const VERSION: u16 = 1;
-    const NAME: &'static str = "generation";
 }
 
 /// Encodes a value with its envelope.

@@ -252,7 +252,9 @@ fn benchmark() -> Benchmark {
             ignore_case: false,
             ignore_punctuation: false,
         },
-        items: Vec::new(),
+        items: 0,
+        blocks: Vec::new(),
+        clusters: None,
     }
 }
 
