@@ -28,7 +28,7 @@ pub const GROUPS: Bucket = Bucket {
 /// Leases: who dispatches a server group, who aggregates. An entry that is not renewed vanishes.
 pub const LEASES: Bucket = Bucket {
     name: "tm_leases",
-    purpose: "leases: `group.<group>` and `aggregator` to the holder's name; renewed every 3 s",
+    purpose: "leases: `group.<group>`, `aggregator` and `claims` to the holder's name; renewed every 3 s",
     max_age: Some(Duration::from_secs(10)),
     max_bytes: 4 << 20,
 };
@@ -41,8 +41,16 @@ pub const META: Bucket = Bucket {
     max_bytes: 1 << 20,
 };
 
+/// What stands behind the name and version of each suite that was evaluated, so that both always mean the same.
+pub const SUITES: Bucket = Bucket {
+    name: "tm_suites",
+    purpose: "evaluated suites: a digest of name and version to the manifest and the file it was rendered from (JSON)",
+    max_age: None,
+    max_bytes: 16 << 20,
+};
+
 /// Every bucket.
-pub const ALL: [Bucket; 3] = [GROUPS, LEASES, META];
+pub const ALL: [Bucket; 4] = [GROUPS, LEASES, META, SUITES];
 
 impl Bucket {
     /// The server's configuration of this bucket on `replicas` nodes.

@@ -121,7 +121,7 @@ impl<E: Engine> Worker<E> {
         let trace = delivery.trace.map(|trace| trace.child("generate"));
         let store = &self.context.store;
         let payload = store
-            .check_in::<Completion>(&completion.key.evaluation, completion.payload()?)
+            .check_in::<Completion>(&completion.key, completion.payload()?)
             .await?;
         fault::point(Point::GeneratorBodyStored);
         let publisher = &self.context.publisher;

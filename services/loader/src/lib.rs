@@ -11,11 +11,13 @@
 
 mod board;
 pub mod checkpoint;
+pub mod claims;
 pub mod dispatch;
 mod engine;
 mod group;
 mod inbox;
 pub mod intake;
+mod registry;
 mod released;
 mod service;
 mod suites;

@@ -5,6 +5,7 @@
 
 mod address;
 mod blocks;
+mod claims;
 mod error;
 mod manifests;
 mod objects;
@@ -12,6 +13,7 @@ mod store;
 
 pub use address::Address;
 pub use blocks::{BlockWriter, StoredItem};
+pub use claims::Claim;
 pub use error::Error;
 pub use objects::Kind;
 pub use store::Store;
