@@ -249,7 +249,7 @@ def final(program, place, environment, items, processes):
     begun = time.monotonic()
     while time.monotonic() - begun < 600:
         shown = subprocess.run([program, "results", "--json", *place], env=environment, capture_output=True, text=True)
-        ended = [r for r in map(json.loads, shown.stdout.splitlines()) if r.get("state") in ("final", "invalid")]
+        ended = [r for r in json.loads(shown.stdout or "[]") if r.get("state") in ("final", "invalid")]
         if ended:
             [benchmark] = ended[0]["benchmarks"]
             assert benchmark["samples"] == items and benchmark["outcomes"]["missing"] == 0, ended[0]

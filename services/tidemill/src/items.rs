@@ -1,12 +1,15 @@
 //! Every item of an evaluation.
 
-use std::collections::HashMap;
+use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
+use async_nats::jetstream;
+use async_nats::jetstream::stream::DirectGetErrorKind;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::{Value, json};
-use tidemill_domain::{Benchmark, Completion, Grade, Item, ItemKey, Outcome, Prompt};
-use tidemill_service::{Context, Follow, Start};
-use tidemill_streams::{Stream, declared, subject};
+use tidemill_domain::{Benchmark, Completion, Grade, Item, ItemKey, Manifest, Outcome, Prompt};
+use tidemill_service::Context;
+use tidemill_streams::{declared, subject};
 
 use crate::arguments::Items;
 use crate::exit::Done;
@@ -40,9 +43,6 @@ async fn show(context: &Context, args: &Items) -> anyhow::Result<()> {
     let known =
         known.with_context(|| format!("no evaluation {} here; `tidemill results` lists them", args.evaluation))?;
     let manifest = context.store.manifest(&known.event.manifest).await?;
-    let mut completions =
-        read::<Completion>(context, declared::DONE, subject::done_of_evaluation(&args.evaluation)).await?;
-    let mut grades = read::<Grade>(context, declared::GRADE, subject::grade_of_evaluation(&args.evaluation)).await?;
     if let Some(name) = &args.benchmark
         && !manifest
             .benchmarks
@@ -56,38 +56,71 @@ async fn show(context: &Context, args: &Items) -> anyhow::Result<()> {
             .collect();
         bail!("no benchmark is named {name:?}; there are {}", names.join(", "));
     }
-    for key in manifest.keys(&args.evaluation) {
-        let (completion, grade) = (completions.remove(&key), grades.remove(&key));
-        let item = context.store.item(&manifest, &key).await?;
-        let Some((item, benchmark)) = item.as_deref().zip(manifest.benchmark_of(&key)) else {
-            continue;
-        };
-        let row = row(benchmark, item, &key, completion, grade);
-        let is_wanted =
-            |field: &str, wanted: &Option<String>| wanted.as_ref().is_none_or(|wanted| row[field] == *wanted.as_str());
-        if is_wanted("benchmark", &args.benchmark) && is_wanted("outcome", &args.outcome) {
+    let reading = Reading::open(context, manifest).await?;
+    let wanted = |key: &ItemKey| {
+        let benchmark = reading.manifest.benchmark_of(key);
+        args.benchmark.is_none()
+            || benchmark.is_some_and(|known| args.benchmark.as_deref() == Some(known.name.as_str()))
+    };
+    let rows = stream::iter(reading.manifest.keys(&args.evaluation).filter(wanted)).map(|key| reading.row(key));
+    let mut rows = std::pin::pin!(rows.buffered(READ_AT_ONCE));
+    while let Some(row) = rows.try_next().await? {
+        if args
+            .outcome
+            .as_ref()
+            .is_none_or(|wanted| row["outcome"] == *wanted.as_str())
+        {
             output::data(&if args.json { row.to_string() } else { plain(&row) })?;
         }
     }
     Ok(())
 }
 
-async fn read<T>(context: &Context, stream: Stream, filter: String) -> anyhow::Result<HashMap<ItemKey, T>>
-where
-    T: tidemill_codec::Wire,
-{
-    let mut follow = Follow::open(context, stream, filter, false, Start::Beginning).await;
-    let mut read = HashMap::new();
-    while let Some(message) = follow.next_known().await {
-        let Some(key) = subject::key_of(&message.subject) else {
-            continue;
-        };
-        let value = context.store.check_out::<T>(&message.payload).await;
-        // The first write of a key is the one that counts.
-        read.entry(key)
-            .or_insert(value.with_context(|| format!("read {}", message.subject))?);
+/// Items read at once: enough to hide the round trips, few enough to hold few completions.
+const READ_AT_ONCE: usize = 64;
+
+/// Where the parts of a row are read from, item by item: an evaluation may have more of them than fit into memory.
+struct Reading<'a> {
+    context: &'a Context,
+    manifest: Arc<Manifest>,
+    done: jetstream::stream::Stream<()>,
+    grades: jetstream::stream::Stream<()>,
+}
+
+impl<'a> Reading<'a> {
+    async fn open(context: &'a Context, manifest: Arc<Manifest>) -> anyhow::Result<Self> {
+        Ok(Self {
+            context,
+            manifest,
+            done: context.jetstream().get_stream_no_info(declared::DONE.name).await?,
+            grades: context.jetstream().get_stream_no_info(declared::GRADE.name).await?,
+        })
     }
-    Ok(read)
+
+    async fn row(&self, key: ItemKey) -> anyhow::Result<Value> {
+        let (item, completion, grade) = tokio::try_join!(
+            async { Ok(self.context.store.item(&self.manifest, &key).await?) },
+            self.recorded::<Completion>(&self.done, subject::done(&key)),
+            self.recorded::<Grade>(&self.grades, subject::grade(&key)),
+        )?;
+        let found = item.as_deref().zip(self.manifest.benchmark_of(&key));
+        let (item, benchmark) = found.with_context(|| format!("{key} is not declared"))?;
+        Ok(row(benchmark, item, &key, completion, grade))
+    }
+
+    /// What a stream holds for a key: one message at most, because the first write wins.
+    async fn recorded<T>(&self, stream: &jetstream::stream::Stream<()>, subject: String) -> anyhow::Result<Option<T>>
+    where
+        T: tidemill_codec::Wire,
+    {
+        let message = match stream.direct_get_last_for_subject(subject.as_str()).await {
+            Ok(message) => message,
+            Err(error) if error.kind() == DirectGetErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error).with_context(|| format!("read {subject}")),
+        };
+        let value = self.context.store.check_out::<T>(&message.payload).await;
+        Ok(Some(value.with_context(|| format!("read {subject}"))?))
+    }
 }
 
 fn row(
