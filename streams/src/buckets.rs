@@ -36,7 +36,7 @@ pub const LEASES: Bucket = Bucket {
 /// Facts about this deployment that its services must agree on.
 pub const META: Bucket = Bucket {
     name: "tm_meta",
-    purpose: "facts that all services must agree on: `store` is the object store's address",
+    purpose: "facts that all services must agree on: `store` is the object store's address, `format` the version of all that is stored",
     max_age: None,
     max_bytes: 1 << 20,
 };
@@ -49,8 +49,26 @@ pub const SUITES: Bucket = Bucket {
     max_bytes: 16 << 20,
 };
 
+/// How often the handling of a message failed: `<stream>.<sequence>` to the count. Written at failures alone; a count that
+/// is lost, or too old, gives its message more tries.
+pub const FAILURES: Bucket = Bucket {
+    name: "tm_failures",
+    purpose: "failures of messages that are tried again: `<stream>.<sequence>` to their number",
+    max_age: Some(Duration::from_secs(24 * 60 * 60)),
+    max_bytes: 64 << 20,
+};
+
+/// Where evaluations that ended are kept: evaluation id to JSON. Written with the revision that was read, so that of two
+/// writers one wins.
+pub const ARCHIVE: Bucket = Bucket {
+    name: "tm_archive",
+    purpose: "where the items of ended evaluations are: evaluation id to `Record` (JSON), written by compare and set",
+    max_age: None,
+    max_bytes: 64 << 20,
+};
+
 /// Every bucket.
-pub const ALL: [Bucket; 4] = [GROUPS, LEASES, META, SUITES];
+pub const ALL: [Bucket; 6] = [GROUPS, LEASES, META, FAILURES, ARCHIVE, SUITES];
 
 impl Bucket {
     /// The server's configuration of this bucket on `replicas` nodes.

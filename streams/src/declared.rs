@@ -102,14 +102,17 @@ pub const RESULT: Stream = Stream {
     message_ttl: true,
 };
 
-/// What could not be processed, with the reason in the header `Tidemill-Reason` and the subject it came on in
-/// `Tidemill-Subject`.
+/// What could not be processed, with the reason in the header `Tidemill-Reason` and where it came from in
+/// `Tidemill-Subject`, `Tidemill-Stream` and `Tidemill-Sequence`. With `Tidemill-Held: true` no outcome is recorded.
+///
+/// The broker's advisories of messages that reached `max_deliver` are kept here as well: such a message stays in its stream
+/// and is delivered no more. Those of terminated messages are not: what is terminated has its letter.
 pub const DEAD: Stream = Stream {
     name: "DEAD",
-    subjects: &["tm.dead.*"],
-    purpose: "a message that could not be processed, with the reason",
-    producer: "every service",
-    consumer: "operators",
+    subjects: &["tm.dead.*", "$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.>"],
+    purpose: "a message that could not be processed, with the reason; or the broker's advisory that one is delivered no more",
+    producer: "every service, the broker",
+    consumer: "dead, doctor, loader's dispatcher",
     retention: Retention::Limits,
     max_messages_per_subject: None,
     max_bytes: mib(256),

@@ -20,11 +20,15 @@ pub struct Durable {
     pub ack_wait: Duration,
     /// Most messages delivered and not acknowledged, over all processes.
     pub max_ack_pending: i64,
+    /// Deliveries after which the broker gives a message no more and says so in an advisory.
+    pub max_deliver: i64,
 }
 
-/// No limit: deliveries lost to kills and preemption count as well, and a message past a limit would stay undelivered
-/// without a word. What is given up becomes a dead letter, which the services decide.
-pub const MAX_DELIVER: i64 = -1;
+/// A distant backstop against a message that ends its process each time, before a failure can be counted: deliveries lost
+/// to kills and preemption count as well, so it is far beyond them. At one delivery an `ACK_WAIT` it is reached after
+/// two days, at one preemption a minute after a week. The services give a message up long before, by its failures; the
+/// broker's advisory of one that gets here is kept in DEAD.
+pub const MAX_DELIVER: i64 = 10_000;
 
 /// How long a message stays with a process that fell silent.
 pub const ACK_WAIT: Duration = Duration::from_secs(20);
@@ -41,6 +45,7 @@ pub fn loader() -> Durable {
         filter: "tm.checkpoint.>".to_owned(),
         ack_wait: ACK_WAIT,
         max_ack_pending: 1_000,
+        max_deliver: MAX_DELIVER,
     }
 }
 
@@ -53,6 +58,7 @@ pub fn grader() -> Durable {
         filter: "tm.done.>".to_owned(),
         ack_wait: GRADER_ACK_WAIT,
         max_ack_pending: 20_000,
+        max_deliver: MAX_DELIVER,
     }
 }
 
@@ -65,6 +71,7 @@ pub fn generator(group: &GroupId, slots: u32) -> Durable {
         filter: subject::ready_of_group(group),
         ack_wait: ACK_WAIT,
         max_ack_pending: i64::from(slots.max(1)),
+        max_deliver: MAX_DELIVER,
     }
 }
 
@@ -84,7 +91,7 @@ impl Durable {
             deliver_policy: DeliverPolicy::All,
             ack_policy: AckPolicy::Explicit,
             ack_wait: self.ack_wait,
-            max_deliver: MAX_DELIVER,
+            max_deliver: self.max_deliver,
             filter_subject: self.filter.clone(),
             max_ack_pending: self.max_ack_pending,
             max_waiting: 10_000,

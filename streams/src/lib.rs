@@ -15,5 +15,5 @@ mod stream;
 pub mod subject;
 
 pub use durable::Durable;
-pub use message::{CheckpointMessage, DeadLetter, Message, Released, ResultSnapshot, StateChange};
+pub use message::{CheckpointMessage, DeadLetter, Message, Released, ResultSnapshot, StateChange, evaluation_event};
 pub use stream::{Retention, Stream};

@@ -68,6 +68,14 @@ impl Message for StateChange {
     }
 }
 
+/// Reads a message of the EVALUATION stream; `None` when it is no event, or one of another evaluation or state than its
+/// subject says.
+#[must_use]
+pub fn evaluation_event(on: &str, payload: &[u8]) -> Option<EvaluationEvent> {
+    let event: EvaluationEvent = serde_json::from_slice(payload).ok()?;
+    (subject::evaluation(&event.evaluation, event.state) == on).then_some(event)
+}
+
 /// A release to a group. READY keeps one message a subject, so a second release of a waiting item is refused.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Released {

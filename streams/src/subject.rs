@@ -149,6 +149,12 @@ pub fn dead(stage: &str) -> String {
     format!("tm.dead.{}", token(stage))
 }
 
+/// The subjects of all dead letters.
+pub const DEAD_LETTERS: &str = "tm.dead.*";
+
+/// The broker's advisories of messages that were delivered as often as is allowed.
+pub const MAX_DELIVERIES: &str = "$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.>";
+
 /// The key in a READY, DONE or GRADE subject; `None` for any other subject.
 #[must_use]
 pub fn key_of(subject: &str) -> Option<ItemKey> {

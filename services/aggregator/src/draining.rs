@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use async_nats::jetstream::consumer::pull;
+use async_nats::jetstream::consumer::{DeliverPolicy, pull};
 use tidemill_domain::EvaluationId;
 use tidemill_service::Context;
 use tidemill_streams::{declared, subject};
@@ -57,10 +57,11 @@ impl Draining {
     }
 }
 
-/// How many completions an evaluation has: one message a key, because the first write wins.
+/// How many completions an evaluation has: one a key, also where an operator had one delivered again.
 async fn completions(context: &Context, evaluation: &EvaluationId) -> Result<u64, async_nats::Error> {
     let config = pull::Config {
         filter_subject: subject::done_of_evaluation(evaluation),
+        deliver_policy: DeliverPolicy::LastPerSubject,
         headers_only: true,
         inactive_threshold: Duration::from_secs(1),
         memory_storage: true,

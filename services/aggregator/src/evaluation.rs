@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use tidemill_domain::{Class, ClusterColumn, EvaluationEvent, EvaluationState, Grade, Manifest, ResultState, Timeline};
+use tidemill_domain::{
+    Class, ClusterColumn, EvaluationEvent, EvaluationState, Grade, ItemKey, Manifest, ResultState, Timeline,
+};
 use tidemill_service::backoff::Backoff;
 use tidemill_service::fault::{self, Point};
 use tidemill_service::{Context, Follow, Followed, Start, now, span};
@@ -39,6 +41,7 @@ pub(crate) async fn follow(context: Context, mut newest: watch::Receiver<Newest>
     let grades = Follow::open(&context, declared::GRADE, filter, false, Start::Beginning).await;
     let mut evaluation = Evaluation {
         replayed: false,
+        newer: 0,
         changed: vec![false; manifest.benchmarks.len()],
         fold: Fold::new(&manifest, clusters),
         draining: Draining::default(),
@@ -99,6 +102,8 @@ struct Evaluation {
     replayed: bool,
     draining: Draining,
     last_change: Instant,
+    /// Grades that only a newer version reads.
+    newer: u64,
 }
 
 impl Evaluation {
@@ -149,9 +154,13 @@ impl Evaluation {
             return;
         };
         span("aggregate", &key, message.trace().map(|trace| trace.child("aggregate")));
-        let is_new = match decode(message) {
-            Some(grade) => self.fold.apply(&grade),
-            None => self.fold.apply_unreadable(&key),
+        let is_new = match decode(message, &key) {
+            Decoded::Grade(grade) => self.fold.apply(&grade),
+            Decoded::Unreadable => self.fold.apply_unreadable(&key),
+            Decoded::Newer(reason) => {
+                self.note_newer(message, &reason);
+                false
+            }
         };
         fault::point(Point::AggregatorFolded);
         if is_new {
@@ -160,6 +169,17 @@ impl Evaluation {
                 *changed = true;
             }
         }
+    }
+
+    fn note_newer(&mut self, message: &Followed, reason: &str) {
+        if self.newer == 0 {
+            tracing::error!(
+                subject = message.subject,
+                reason,
+                "grades that only a newer aggregator reads: their samples stay open until one runs"
+            );
+        }
+        self.newer += 1;
     }
 
     /// Publishes what changed. True when the evaluation drains and nothing more will come.
@@ -245,6 +265,10 @@ impl Evaluation {
             Some(reason) => format!("{reason}; {missing}"),
             None => missing,
         };
+        let reason = match self.newer {
+            0 => reason,
+            newer => format!("{reason}; {newer} grades are of a newer version: upgrade the aggregator"),
+        };
         (ResultState::Invalid, Some(reason))
     }
 
@@ -261,13 +285,26 @@ impl Evaluation {
     }
 }
 
-/// A grade that does not decode is a fault of the grader: its sample must end somehow, and it is no score.
-fn decode(message: &Followed) -> Option<Grade> {
-    match tidemill_codec::decode(&message.payload) {
-        Ok(grade) => Some(grade),
+/// What a message of the GRADE stream is.
+enum Decoded {
+    Grade(Box<Grade>),
+    /// It will never be a grade of its key: a fault of the grader, since its sample must end somehow, and no score.
+    Unreadable,
+    /// A newer aggregator reads it. Until one does its sample is missing, and its evaluation stays open.
+    Newer(String),
+}
+
+fn decode(message: &Followed, key: &ItemKey) -> Decoded {
+    match tidemill_codec::decode::<Grade>(&message.payload) {
+        Ok(grade) if grade.key == *key => Decoded::Grade(Box::new(grade)),
+        Ok(grade) => {
+            tracing::error!(subject = message.subject, key = %grade.key, "a grade under another key's subject");
+            Decoded::Unreadable
+        }
+        Err(error @ tidemill_codec::Error::UnknownVersion { .. }) => Decoded::Newer(error.to_string()),
         Err(error) => {
             tracing::error!(subject = message.subject, %error, "a grade that cannot be read");
-            None
+            Decoded::Unreadable
         }
     }
 }

@@ -8,12 +8,14 @@ mod fold;
 mod tally;
 mod verdict;
 
+mod archive;
 mod draining;
 mod evaluation;
 mod publish;
 mod retraction;
 mod service;
 
+pub use archive::archive_now;
 pub use draining::Draining;
 pub use fold::Fold;
 pub use service::run;

@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use tidemill_domain::{EvaluationEvent, EvaluationId, EvaluationState};
+use tidemill_domain::{EvaluationId, EvaluationState};
 use tidemill_service::fault::{self, Point};
 use tidemill_service::{Context, Fatal, Follow, Followed, Held, Start, acquire};
-use tidemill_streams::declared;
+use tidemill_streams::{declared, evaluation_event};
 use tokio::sync::watch;
 use tokio::task::{Id, JoinError, JoinSet};
 
+use crate::archive;
 use crate::evaluation::{self, Newest};
 use crate::publish::Outlet;
 use crate::retraction;
@@ -29,15 +30,19 @@ const DEATH_PAUSE: Duration = Duration::from_millis(500);
 /// # Errors
 /// None at present: what fails is retried or recorded.
 pub async fn run(context: Context) -> Result<(), Fatal> {
-    while let Some(held) = acquire(&context, LEASE).await {
+    tokio::join!(fold_all(&context), archive::run(&context));
+    Ok(())
+}
+
+async fn fold_all(context: &Context) {
+    while let Some(held) = acquire(context, LEASE).await {
         fault::point(Point::AggregatorLeaseTaken);
         tracing::info!("aggregating");
-        aggregate(&context, &held).await;
+        aggregate(context, &held).await;
         if context.draining.is_cancelled() {
             break;
         }
     }
-    Ok(())
 }
 
 /// Follows evaluations until the drain or the loss of the lease. What was folded is forgotten: the streams have it.
@@ -108,12 +113,13 @@ impl Live {
     }
 
     fn note(&mut self, message: &Followed) {
-        let event: EvaluationEvent = match serde_json::from_slice(&message.payload) {
-            Ok(event) => event,
-            Err(error) => {
-                tracing::warn!(subject = message.subject, %error, "an evaluation event that does not parse");
-                return;
-            }
+        let Some(event) = evaluation_event(&message.subject, &message.payload) else {
+            tracing::warn!(
+                subject = message.subject,
+                sequence = message.sequence,
+                "not an event of its subject's evaluation; ignored"
+            );
+            return;
         };
         let id = event.evaluation.clone();
         let newest = Newest {

@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use tidemill_config::Config;
 use tidemill_domain::{
-    Digest, EvaluationResult, EvaluationState, Grade, GroupId, Manifest, Outcome, ResultMessage, ResultState, RunId,
-    Source, Step, TeamId, Timeline, Timestamp,
+    Digest, EvaluationEvent, EvaluationResult, EvaluationState, Grade, GroupId, Manifest, Outcome, ResultMessage,
+    ResultState, RunId, Source, Step, TeamId, Timeline, Timestamp,
 };
 use tidemill_service::{Follow, connect, now, prepare};
 use tidemill_storage::{Address, Store};

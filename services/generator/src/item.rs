@@ -7,7 +7,7 @@ use tidemill_domain::{Benchmark, Class, Completion, Ending, Item, ItemKey, Manif
 use tidemill_inference::{Answer, Engine, Request, Scoring};
 use tidemill_service::fault::{self, Point};
 use tidemill_service::settle::Failure;
-use tidemill_service::{Context, Delivery, Settled, Ttl, now, span};
+use tidemill_service::{Context, Delivery, Settled, Ttl, now, outcome, span};
 use tidemill_storage::StoredItem;
 use tidemill_streams::{Message as _, declared, subject};
 use tidemill_telemetry::Metric;
@@ -81,14 +81,18 @@ impl<E: Engine> Worker<E> {
     async fn asked(&self, release: &Release, delivery: &Delivery) -> Asked {
         let found = match self.find(release).await {
             Ok(found) => found,
-            Err(error) => return without_item(release, delivery, &error),
+            Err(error) => return self.without_item(release, &error).await,
         };
         let Some((manifest, item)) = found else {
             let reason = format!("manifest {} declares no {}", release.manifest, release.key);
             return hopeless(release, Failure::permanent(reason));
         };
         let benchmark = &manifest.benchmarks[release.key.benchmark as usize];
-        match self.complete(release, benchmark, &item).await {
+        let completed = tokio::select! { biased;
+            completed = self.complete(release, benchmark, &item) => completed,
+            () = delivery.stopped.cancelled() => Err(GivenBack),
+        };
+        match completed {
             Ok(completion) => {
                 fault::point(Point::GeneratorAnswered);
                 Asked::Completed(Box::new(completion))
@@ -103,6 +107,28 @@ impl<E: Engine> Worker<E> {
         let manifest = store.manifest(&release.manifest).await?;
         let item = store.item(&manifest, &release.key).await?;
         Ok(item.map(|item| (manifest, item)))
+    }
+
+    /// What an unreadable manifest means for its item: waiting, for the store or for a newer generator, or its end. A release
+    /// of an evaluation that nobody knows has nothing to wait for.
+    async fn without_item(&self, release: &Release, error: &tidemill_storage::Error) -> Asked {
+        let evaluation = &release.key.evaluation;
+        if matches!(error, tidemill_storage::Error::Missing { .. }) {
+            match outcome::newest_event(&self.context, evaluation).await {
+                Ok(Some(_)) => {}
+                Ok(None) => {
+                    let reason =
+                        format!("evaluation {evaluation} is not known, and its manifest is not there ({error})");
+                    return Asked::Failed(Failure::permanent(reason));
+                }
+                Err(failure) => return Asked::Failed(failure),
+            }
+        }
+        let failure = Failure::of(error.class(), error);
+        if failure.class == Class::Permanent {
+            return hopeless(release, failure);
+        }
+        Asked::Failed(failure)
     }
 
     /// Whether DONE holds the key's completion.
@@ -222,18 +248,6 @@ impl<E: Engine> Worker<E> {
     fn budget(&self) -> Budget {
         Budget::new(self.context.config.generator.attempts)
     }
-}
-
-/// What an unreadable manifest means for its item: waiting, for the store or for a newer generator, or its end.
-fn without_item(release: &Release, delivery: &Delivery, error: &tidemill_storage::Error) -> Asked {
-    if let Some(failure) = Failure::left_to_newer(error, delivery.delivered) {
-        return Asked::Failed(failure);
-    }
-    let failure = Failure::of(error.class(), error);
-    if failure.class == Class::Permanent {
-        return hopeless(release, failure);
-    }
-    Asked::Failed(failure)
 }
 
 /// Records that an item will never be asked, so that it is not released again and its evaluation can end.

@@ -47,7 +47,7 @@ impl Grading {
         let read = self.context.store.check_out(&delivery.payload).await;
         let mut event = Event::Read(read.map(Box::new));
         loop {
-            event = match next(event, key.as_ref(), delivery.delivered) {
+            event = match next(event, key.as_ref()) {
                 Action::Find(completion) => {
                     let declared = self.find(&completion).await;
                     Event::Found(completion, declared)

@@ -285,7 +285,7 @@ async fn an_unreadable_completion_is_a_dead_letter_and_a_fault_of_the_grader() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_completion_of_a_newer_version_is_left_to_a_newer_grader_for_a_while() {
+async fn a_completion_of_a_newer_version_gets_no_grade_from_this_one() {
     let bench = Bench::start(1).await;
     let mut newer = tidemill_codec::encode(&bench.completion(0, "0")).unwrap();
     newer[4] = 99;
@@ -293,24 +293,18 @@ async fn a_completion_of_a_newer_version_is_left_to_a_newer_grader_for_a_while()
         context: bench.context.clone(),
         suites: Suites::default(),
     };
-    let delivery = |delivered| Delivery {
+    let delivery = Delivery {
         subject: subject::done(&key(0)),
-        payload: newer.clone().into(),
+        payload: newer.into(),
         trace: None,
-        delivered,
+        delivered: 5_000,
         sequence: 1,
+        stopped: CancellationToken::new(),
     };
-    for delivered in [1, 9] {
-        let failure = grading.handle(delivery(delivered)).await.unwrap_err();
-        assert_eq!(failure.class, Class::Transient);
-        assert!(failure.pause.is_some_and(|pause| pause >= Duration::from_secs(10)));
-        assert_eq!(bench.messages(declared::GRADE.name).await, 0);
-    }
-    let failure = grading.handle(delivery(10)).await.unwrap_err();
-    assert_eq!(failure.class, Class::Permanent);
+    let failure = grading.handle(delivery).await.unwrap_err();
+    assert_eq!(failure.class, Class::Newer);
     assert!(failure.reason.contains("version 99 is not known"), "{failure:?}");
-    let grades = bench.grades(1).await;
-    assert_eq!(grades[0].outcome, Outcome::GraderError);
+    assert_eq!(bench.messages(declared::GRADE.name).await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

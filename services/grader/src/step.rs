@@ -76,10 +76,10 @@ pub fn graded(declared: &Declared, completion: &Completion, at: Timestamp) -> Gr
     }
 }
 
-/// What follows an event of a completion that came under `key`'s subject, delivered so often. The grade is stored before
-/// the delivery is settled as done.
+/// What follows an event of a completion that came under `key`'s subject. The grade is stored before the delivery is settled
+/// as done.
 #[must_use]
-pub fn next(event: Event, key: Option<&ItemKey>, delivered: i64) -> Action {
+pub fn next(event: Event, key: Option<&ItemKey>) -> Action {
     match event {
         Event::Read(Ok(completion)) if key != Some(&completion.key) => {
             let key = &completion.key;
@@ -87,10 +87,10 @@ pub fn next(event: Event, key: Option<&ItemKey>, delivered: i64) -> Action {
             Action::Settle(Err(Failure::permanent(reason)))
         }
         Event::Read(Ok(completion)) => Action::Find(completion),
-        Event::Read(Err(error)) => unreadable(key, None, &error, delivered),
+        Event::Read(Err(error)) => unreadable(key, None, &error),
         Event::Found(completion, Ok(Some(declared))) => Action::Grade(completion, declared),
         Event::Found(completion, Ok(None)) => undeclared(&completion.key),
-        Event::Found(completion, Err(error)) => unreadable(key, Some(&completion), &error, delivered),
+        Event::Found(completion, Err(error)) => unreadable(key, Some(&completion), &error),
         Event::Graded(Ok(Graded {
             grade: Some(grade),
             family,
@@ -114,11 +114,9 @@ fn undeclared(key: &ItemKey) -> Action {
 }
 
 /// Records a fault of the grader for a completion that will never be readable, or whose manifest will not, so that its
-/// evaluation can end; the delivery becomes a dead letter. What a newer grader reads is left to that one for a while.
-fn unreadable(key: Option<&ItemKey>, completion: Option<&Completion>, error: &Error, delivered: i64) -> Action {
-    if let Some(failure) = Failure::left_to_newer(error, delivered) {
-        return Action::Settle(Err(failure));
-    }
+/// evaluation can end; the delivery becomes a dead letter. What a newer grader reads gets no grade here: it
+/// is left to that one, and held when none comes.
+fn unreadable(key: Option<&ItemKey>, completion: Option<&Completion>, error: &Error) -> Action {
     let failure = Failure::of(error.class(), error);
     let Some(key) = key.filter(|_| failure.class == Class::Permanent) else {
         return Action::Settle(Err(failure));

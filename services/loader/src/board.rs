@@ -2,10 +2,9 @@
 
 use std::collections::HashMap;
 
-use async_nats::jetstream::stream::LastRawMessageErrorKind;
 use tidemill_domain::{EvaluationEvent, EvaluationId};
-use tidemill_service::{Context, Follow, Followed, Start};
-use tidemill_streams::{declared, subject};
+use tidemill_service::{Context, Follow, Followed, Start, outcome};
+use tidemill_streams::{declared, evaluation_event};
 
 /// The newest event of each evaluation, by stream sequence.
 #[derive(Debug, Default)]
@@ -16,12 +15,13 @@ pub(crate) struct Board {
 impl Board {
     /// Takes in a message of the EVALUATION stream, in any order. Returns the event when it is the newest.
     pub(crate) fn apply(&mut self, message: &Followed) -> Option<&EvaluationEvent> {
-        let event: EvaluationEvent = match serde_json::from_slice(&message.payload) {
-            Ok(event) => event,
-            Err(error) => {
-                tracing::warn!(subject = message.subject, %error, "an evaluation event that does not parse");
-                return None;
-            }
+        let Some(event) = evaluation_event(&message.subject, &message.payload) else {
+            tracing::warn!(
+                subject = message.subject,
+                sequence = message.sequence,
+                "not an event of its subject's evaluation; ignored"
+            );
+            return None;
         };
         let id = event.evaluation.clone();
         if self
@@ -53,19 +53,6 @@ pub(crate) async fn all(context: &Context) -> Vec<EvaluationEvent> {
 
 /// The newest event of one evaluation; `None` when it is not known.
 pub(crate) async fn newest(context: &Context, evaluation: &EvaluationId) -> Result<Option<EvaluationEvent>, String> {
-    let stream = context
-        .jetstream()
-        .get_stream_no_info(declared::EVALUATION.name)
-        .await
-        .map_err(|error| error.to_string())?;
-    match stream
-        .get_last_raw_message_by_subject(&subject::evaluation_events(evaluation))
-        .await
-    {
-        Ok(message) => serde_json::from_slice(&message.payload)
-            .map(Some)
-            .map_err(|error| error.to_string()),
-        Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
-        Err(error) => Err(error.to_string()),
-    }
+    let newest = outcome::newest_event(context, evaluation).await;
+    newest.map_err(|failure| failure.reason)
 }

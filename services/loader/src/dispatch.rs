@@ -4,7 +4,7 @@
 //! state than those two. About twice as many items as there are slots are out at a time: one in each slot, and one just
 //! ahead of it, so that an engine never waits for the way here and back.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,6 +35,8 @@ struct Evaluation {
     waiting: VecDeque<Range<u32>>,
     /// Ordinals that are out, with the time of their release.
     out: BTreeMap<u32, Instant>,
+    /// Ordinals that are held in the DEAD stream.
+    held: BTreeSet<u32>,
     /// Another dispatcher may have released items before.
     again: bool,
 }
@@ -111,6 +113,14 @@ impl Dispatcher {
         releases
     }
 
+    /// Takes in which items are held in the DEAD stream, all of them. They are not released, and take no other item's place
+    /// among those that are out. One that is held no longer, and has no completion, is overdue.
+    pub fn hold(&mut self, held: &HashSet<ItemKey>, now: Instant) {
+        for evaluation in &mut self.evaluations {
+            evaluation.hold(held, now);
+        }
+    }
+
     /// Samples without a completion, over all evaluations.
     #[must_use]
     pub fn left(&self) -> u64 {
@@ -149,6 +159,7 @@ impl Evaluation {
             done,
             waiting: VecDeque::new(),
             out: BTreeMap::new(),
+            held: BTreeSet::new(),
             again,
         }
     }
@@ -168,8 +179,8 @@ impl Evaluation {
 
     fn next_waiting(&mut self) -> Option<u32> {
         while let Some(range) = self.waiting.front_mut() {
-            let done = &self.done;
-            if let Some(ordinal) = range.find(|ordinal| !done.contains(*ordinal)) {
+            let is_left = |ordinal: &u32| !self.done.contains(*ordinal) && !self.held.contains(ordinal);
+            if let Some(ordinal) = range.find(is_left) {
                 return Some(ordinal);
             }
             self.waiting.pop_front();
@@ -189,7 +200,23 @@ impl Evaluation {
             // Not released here: another dispatcher was at it before.
             self.again = true;
         }
+        self.held.remove(&ordinal);
         self.done.insert(ordinal);
+    }
+
+    fn hold(&mut self, held: &HashSet<ItemKey>, now: Instant) {
+        let before = std::mem::take(&mut self.held);
+        for key in held.iter().filter(|key| key.evaluation == self.id) {
+            if let Some(ordinal) = self.ordinal(key).filter(|ordinal| !self.done.contains(*ordinal)) {
+                self.out.remove(&ordinal);
+                self.held.insert(ordinal);
+            }
+        }
+        // Its letter is gone: it was retried, and may wait in READY, which then refuses it; or it is nowhere.
+        for ordinal in before.difference(&self.held).copied() {
+            self.out
+                .insert(ordinal, now.checked_sub(RELEASE_AGAIN_AFTER).unwrap_or(now));
+        }
     }
 
     fn release_of(&self, ordinal: u32, again: bool) -> Release {
@@ -258,7 +285,6 @@ const fn expected_tokens(benchmark: &Benchmark) -> u32 {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use std::collections::HashSet;
     use tidemill_domain::{BenchmarkName, GraderSpec, Normalise, Settings, SuiteName, SuiteRef, Tier};
 
     fn benchmark(name: &str, items: u32, samples: u32, max_tokens: u32) -> Benchmark {
@@ -405,6 +431,46 @@ pub(crate) mod tests {
             }
         }
         assert_eq!(released, 2 * 166_667);
+    }
+
+    #[test]
+    fn what_is_held_is_not_released_and_takes_no_place_until_its_letter_is_gone() {
+        let (mut dispatcher, now) = (dispatcher(&[]), Instant::now());
+        dispatcher.set_slots(1);
+        let first = dispatcher.release(now);
+        let never_released = manifest().keys(&id()).last().unwrap();
+        let held: HashSet<ItemKey> = [first[0].key.clone(), never_released.clone()].into();
+        let later = now + RELEASE_AGAIN_AFTER;
+        dispatcher.hold(&held, later);
+        let overdue: Vec<ItemKey> = dispatcher
+            .overdue(later)
+            .into_iter()
+            .map(|release| release.key)
+            .collect();
+        assert_eq!(overdue, [first[1].key.clone()]);
+        assert_eq!(dispatcher.release(later).len(), 1, "the held one's place is free");
+        dispatcher.set_slots(100);
+        let rest = dispatcher.release(later);
+        assert!(rest.iter().all(|release| !held.contains(&release.key)));
+        assert!(rest.len() > 5);
+        rest.iter().for_each(|release| dispatcher.complete(&release.key));
+
+        let last = later + RELEASE_AGAIN_AFTER;
+        dispatcher.hold(&[never_released].into(), last);
+        let overdue = dispatcher.overdue(last);
+        assert!(
+            overdue
+                .iter()
+                .any(|release| release.key == first[0].key && release.again)
+        );
+        dispatcher.complete(&first[0].key);
+        dispatcher.hold(&HashSet::new(), last);
+        assert!(
+            dispatcher
+                .overdue(last)
+                .iter()
+                .all(|release| release.key != first[0].key)
+        );
     }
 
     #[test]

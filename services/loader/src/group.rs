@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidemill_domain::{EvaluationEvent, EvaluationId, EvaluationState, GroupId, ItemKey, Timestamp};
-use tidemill_service::Context;
 use tidemill_service::backoff::Backoff;
 use tidemill_service::fault::{self, Point};
+use tidemill_service::{Context, dead};
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
@@ -64,6 +64,8 @@ struct Runner {
     /// The newest event of each evaluation that is not ended.
     live: Vec<EvaluationEvent>,
     dispatcher: Dispatcher,
+    /// Items that are held as dead letters.
+    held: dead::Held,
     /// Evaluations that the dispatcher has, with the guards of their followers.
     followed: HashMap<EvaluationId, DropGuard>,
     /// Evaluations whose manifest is not there.
@@ -113,6 +115,7 @@ impl Runner {
             room,
             live: Vec::new(),
             dispatcher: Dispatcher::default(),
+            held: dead::Held::default(),
             followed: HashMap::new(),
             awaited: Awaited::default(),
             spoken: HashMap::new(),
@@ -278,9 +281,20 @@ impl Runner {
         }
     }
 
+    /// Tells the dispatcher what lies in the DEAD stream without an outcome, when that changed.
+    async fn look_for_held(&mut self, now: Instant) {
+        match self.held.look(&self.context).await {
+            Ok(true) => self.dispatcher.hold(self.held.items(), now),
+            Ok(false) => {}
+            Err(failure) => tracing::debug!(reason = failure.reason, "dead letters not read"),
+        }
+    }
+
     /// Releases again what has been out for long. Returns the reason when attached engines stayed away for too long.
     async fn look(&mut self, engines: &Engines, away: &mut Away) -> Option<String> {
-        let overdue = self.dispatcher.overdue(Instant::now());
+        let now = Instant::now();
+        self.look_for_held(now).await;
+        let overdue = self.dispatcher.overdue(now);
         released::publish(&self.context, &self.group, overdue).await;
         if !engines.are_attached() || self.dispatcher.left() == 0 {
             return None;

@@ -8,8 +8,8 @@ use tidemill_domain::{
     Timestamp, Written,
 };
 use tidemill_service::fault::{self, Point};
-use tidemill_service::{Context, Delivery, Failure, Follow, Settled, Start, now};
-use tidemill_streams::{StateChange, declared, subject};
+use tidemill_service::{Context, Delivery, Failure, Settled, now};
+use tidemill_streams::StateChange;
 use tokio::time::{Instant, sleep};
 
 use crate::board;
@@ -74,6 +74,14 @@ pub enum IntakeError {
     /// The broker did not take an event.
     #[error(transparent)]
     Publish(#[from] tidemill_service::PublishError),
+    /// An archived evaluation could not be put back into the streams.
+    #[error("put archived evaluation {evaluation} back: {source}")]
+    Restore {
+        /// Which one.
+        evaluation: EvaluationId,
+        /// Why.
+        source: Box<tidemill_archive::Error>,
+    },
     /// The broker could not be asked.
     #[error("look up evaluation {evaluation}: {reason}")]
     Lookup {
@@ -92,7 +100,9 @@ impl IntakeError {
             Self::Suite(SuiteError::Storage(error)) => error.class(),
             Self::Suite(SuiteError::Registry(_)) => Class::Transient,
             Self::Publish(error) => error.class(),
+            Self::Restore { source, .. } => source.class(),
             Self::Lookup { .. } => Class::Transient,
+            Self::Schema(_) => Class::Newer,
             _ => Class::Permanent,
         }
     }
@@ -119,18 +129,30 @@ pub(crate) async fn handle(context: Context, delivery: Delivery) -> Settled {
         return Ok(());
     }
     let event: Written = parse(&delivery.payload).map_err(failed)?;
-    if event.schema != 1 {
-        return Err(failed(IntakeError::Schema(event.schema)));
-    }
     let patience = context.config.loader.checkpoint_patience;
     tokio::select! {
         () = context.draining.cancelled() => Err(Failure::cancelled()),
+        () = delivery.stopped.cancelled() => Err(Failure::cancelled()),
         queued = queue(&context, &event, patience) => queued.map(drop).map_err(failed),
     }
 }
 
+/// The version of checkpoint events that is read.
+const SCHEMA: u32 = 1;
+
+/// Reads an event of our schema. The schema is looked at first: the rest of another one may mean anything.
 fn parse<T: serde::de::DeserializeOwned>(payload: &[u8]) -> Result<T, IntakeError> {
-    serde_json::from_slice(payload).map_err(|error| IntakeError::Malformed(error.to_string()))
+    #[derive(serde::Deserialize)]
+    struct Versioned {
+        schema: u32,
+    }
+    let malformed = |error: serde_json::Error| IntakeError::Malformed(error.to_string());
+    let Versioned { schema } = serde_json::from_slice(payload).map_err(malformed)?;
+    match schema {
+        SCHEMA => serde_json::from_slice(payload).map_err(malformed),
+        schema if schema > SCHEMA => Err(IntakeError::Schema(schema)),
+        schema => Err(IntakeError::Malformed(format!("schema {schema}, which never was"))),
+    }
 }
 
 /// Queues the evaluations of an announcement: one for each suite. Announcing the same thing twice is one evaluation.
@@ -294,7 +316,8 @@ async fn enter(context: &Context, event: EvaluationEvent) -> Result<Queued, Inta
         let reopen = match known.state {
             EvaluationState::Superseded => true,
             EvaluationState::Invalid | EvaluationState::Draining => {
-                completions(context, &event.evaluation).await < event.samples
+                let known = tidemill_archive::completions(context, &known).await;
+                known.map_err(|error| lookup(error.to_string()))? < event.samples
             }
             // A server that moved, or may take more or less, is announced again while its evaluation waits for it.
             state => !state.is_ended() && (known.source != event.source || known.max_in_flight != event.max_in_flight),
@@ -305,18 +328,16 @@ async fn enter(context: &Context, event: EvaluationEvent) -> Result<Queued, Inta
                 known: true,
             });
         }
+        let restored = tidemill_archive::restore(context, &known).await;
+        restored.map_err(|source| IntakeError::Restore {
+            evaluation: event.evaluation.clone(),
+            source: Box::new(source),
+        })?;
     }
     context.publisher.publish(&StateChange(event.clone()), None).await?;
     fault::point(Point::LoaderEvaluationQueued);
     tracing::info!(evaluation_id = %event.evaluation, run_id = %event.run, step = event.step.0, suite = %event.suite.name, samples = event.samples, "queued");
     Ok(Queued { event, known: false })
-}
-
-async fn completions(context: &Context, evaluation: &EvaluationId) -> u64 {
-    let filter = subject::done_of_evaluation(evaluation);
-    Follow::open(context, declared::DONE, filter, true, Start::Beginning)
-        .await
-        .backlog()
 }
 
 /// Marks the evaluations of later steps as superseded; their results stay.

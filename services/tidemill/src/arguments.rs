@@ -38,8 +38,14 @@ pub(crate) enum Command {
     Results(Results),
     /// Show every item of an evaluation: prompt, completion, grade
     Items(Items),
+    /// Grade the stored completions of an evaluation again, beside its first grades
+    Regrade(Regrade),
+    /// Show where the items of ended evaluations are, or archive one now
+    Archive(Archive),
     /// Follow results as they come
     Watch(Watch),
+    /// Show, retry or drop what could not be processed
+    Dead(Dead),
     /// Check this machine, the broker, the streams and the store
     Doctor(Doctor),
     /// Compare the broker's streams with their declarations, or apply them
@@ -226,7 +232,75 @@ pub(crate) struct Items {
     /// Only this outcome, for instance `truncated`
     #[arg(long)]
     pub(crate) outcome: Option<String>,
+    /// With the grades of this regrade instead of the first ones
+    #[arg(long, value_name = "N")]
+    pub(crate) regrade: Option<u32>,
     /// One JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  tidemill regrade 8af03198ea3b1495
+  tidemill regrade 8af03198ea3b1495 --grader graders.toml --json
+
+The file holds graders as a suite does: [grader] for all benchmarks, or [[benchmark]] with name and [benchmark.grader].
+Without it each benchmark's own grader grades again, as this version has it. No engine is asked, and the first grades stay.
+
+Exit codes: 0 done; 1 done, but the new result is invalid; 2 could not be done.")]
+pub(crate) struct Regrade {
+    /// The evaluation, as `results` shows it
+    pub(crate) evaluation: EvaluationId,
+    /// A TOML file with other graders
+    #[arg(long, value_name = "FILE")]
+    pub(crate) grader: Option<PathBuf>,
+    /// Print both results and every change as one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  tidemill archive list
+  tidemill archive now 8af03198ea3b1495 --purge")]
+pub(crate) struct Archive {
+    /// What to do
+    #[command(subcommand)]
+    pub(crate) action: ArchiveAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ArchiveAction {
+    /// Show every ended evaluation, and where its items are
+    List(ArchiveList),
+    /// Archive an evaluation that ended, without waiting for its time
+    Now(ArchiveNow),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ArchiveList {
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ArchiveNow {
+    /// The evaluation, as `results` shows it
+    pub(crate) evaluation: EvaluationId,
+    /// Also take its completions and grades out of the broker
+    #[arg(long)]
+    pub(crate) purge: bool,
+    /// Print as JSON
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -288,6 +362,114 @@ pub(crate) enum StreamsAction {
 #[derive(Debug, clap::Args)]
 pub(crate) struct StreamsArgs {
     /// Print the differences as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  tidemill dead list --evaluation 8af03198ea3b1495
+  tidemill dead show 17
+  tidemill dead retry 17 18
+  tidemill dead retry --stage grader               after the graders were upgraded
+  tidemill dead drop --all --reason 'cut by the disk that failed'
+
+A letter is `held` while its item has no outcome: its evaluation stays open until it is retried or dropped. It is `recorded`
+when its item ended, as a failure or otherwise, and `kept` when it belongs to no item.
+
+Exit codes: 0 done; 1 done, but for some letters a retry has no effect; 2 could not be done.")]
+pub(crate) struct Dead {
+    /// What to do
+    #[command(subcommand)]
+    pub(crate) action: DeadAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DeadAction {
+    /// List the dead letters
+    List(DeadList),
+    /// Show one with its content
+    Show(DeadShow),
+    /// Have messages delivered again, as they came; their letters are then removed
+    Retry(DeadRetry),
+    /// Give messages up: their items end as failures, and their letters are removed
+    Drop(DeadDrop),
+}
+
+/// Which letters.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct DeadFilter {
+    /// Only of this service: loader, generator or grader
+    #[arg(long)]
+    pub(crate) stage: Option<String>,
+    /// Only of this evaluation
+    #[arg(long)]
+    pub(crate) evaluation: Option<EvaluationId>,
+}
+
+/// The letters to act on: named, filtered, or all.
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = true)]
+pub(crate) struct DeadSelection {
+    /// Sequences, as `list` shows them
+    #[arg(value_name = "SEQ", conflicts_with_all = ["all", "stage", "evaluation"])]
+    pub(crate) sequences: Vec<u64>,
+    /// Every letter
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Those of this service: loader, generator or grader
+    #[arg(long)]
+    pub(crate) stage: Option<String>,
+    /// Those of this evaluation
+    #[arg(long)]
+    pub(crate) evaluation: Option<EvaluationId>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct DeadList {
+    #[command(flatten)]
+    pub(crate) filter: DeadFilter,
+    /// One array of objects
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct DeadShow {
+    /// Its sequence, as `list` shows it
+    #[arg(value_name = "SEQ")]
+    pub(crate) sequence: u64,
+    /// One object, with the whole payload in hexadecimal
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct DeadRetry {
+    #[command(flatten)]
+    pub(crate) selection: DeadSelection,
+    /// One JSON object a letter
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct DeadDrop {
+    #[command(flatten)]
+    pub(crate) selection: DeadSelection,
+    /// Why, for whoever reads the item's record
+    #[arg(long, default_value = "no reason given")]
+    pub(crate) reason: String,
+    /// One JSON object a letter
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]

@@ -1,16 +1,14 @@
 //! What is wrong here, and what to do.
 
-use std::collections::VecDeque;
-
 use serde::Serialize;
 use tidemill_config::Config;
-use tidemill_service::{Broker, Context, Follow, Start};
+use tidemill_service::{Broker, Context, dead};
 use tidemill_storage::Store;
-use tidemill_streams::{declared, live};
+use tidemill_streams::{buckets, declared, live};
 
 use crate::arguments::{Doctor, Place};
 use crate::exit::Done;
-use crate::{broker, output, session};
+use crate::{archive, broker, output, session};
 
 #[derive(Debug, Serialize)]
 struct Finding {
@@ -143,6 +141,7 @@ async fn contents(place: &Place, config: &Config, broker: Broker) -> Vec<Finding
     if let Ok(store) = Store::open(place.common.store_address(config)) {
         let context = Context::new("command", broker, store, config.clone().into());
         findings.extend(dead_letters(&context).await);
+        findings.extend(archives(&context).await);
     }
     findings
 }
@@ -152,25 +151,27 @@ const SHOWN: usize = 5;
 
 async fn dead_letters(context: &Context) -> Option<Finding> {
     context.jetstream().get_stream(declared::DEAD.name).await.ok()?;
-    let mut follow = Follow::open(context, declared::DEAD, "tm.dead.>".to_owned(), true, Start::Beginning).await;
-    let (mut count, mut reasons) = (0, VecDeque::new());
-    while let Some(message) = follow.next_known().await {
-        let header = |name: &str| Some(message.headers.as_ref()?.get(name)?.to_string());
-        let subject = header("Tidemill-Subject").unwrap_or_else(|| message.subject.clone());
-        let reason = header("Tidemill-Reason").unwrap_or_else(|| "no reason".to_owned());
-        reasons.push_back(format!("{subject}: {reason}"));
-        if reasons.len() > SHOWN {
-            reasons.pop_front();
+    let found = match (dead::letters(context).await, dead::held(context).await) {
+        (Ok(letters), _) if letters.is_empty() => Ok("none".to_owned()),
+        (Ok(letters), Ok(held)) => {
+            let shown = letters.iter().rev().take(SHOWN).rev().map(|letter| {
+                let subject = letter.subject.as_deref().unwrap_or("-");
+                format!("{} {subject}: {}", letter.sequence, letter.reason)
+            });
+            Err(anyhow::anyhow!(
+                "{}, {} items held open: `tidemill dead list`, then `dead retry` or `dead drop`; the newest: {}",
+                letters.len(),
+                held.len(),
+                shown.collect::<Vec<_>>().join(" | ")
+            ))
         }
-        count += 1;
-    }
-    let found = if count == 0 {
-        Ok("none".to_owned())
-    } else {
-        Err(anyhow::anyhow!(
-            "{count}; the newest: {}",
-            reasons.make_contiguous().join(" | ")
-        ))
+        (Err(failure), _) | (_, Err(failure)) => Err(anyhow::anyhow!("not read: {}", failure.reason)),
     };
     Some(finding("dead letters", found))
+}
+
+/// What waits to be archived or purged, and why it cannot be.
+async fn archives(context: &Context) -> Option<Finding> {
+    context.jetstream().get_key_value(buckets::ARCHIVE.name).await.ok()?;
+    Some(finding("archive", archive::summary(context).await))
 }

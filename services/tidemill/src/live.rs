@@ -10,6 +10,7 @@ use tidemill_domain::{BenchmarkName, EvaluationId, EvaluationState, OutcomeCount
 use tidemill_service::{Context, now};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
+use crate::held::Held;
 use crate::roles::Roles;
 use crate::view::{self, Following, Known, News};
 use crate::{output, table};
@@ -32,6 +33,7 @@ pub(crate) async fn follow(
     quiet: bool,
 ) -> anyhow::Result<()> {
     let mut screen = Screen::new(quiet);
+    let mut held = Held::default();
     let mut ask = interval(ASK_EVERY);
     ask.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -46,6 +48,10 @@ pub(crate) async fn follow(
             error = failed(&mut roles) => return Err(error),
             _ = ask.tick() => {
                 give_up_when_stalled(context)?;
+                held.look(context).await;
+                for news in wanted.evaluations.iter().filter_map(|evaluation| held.news(evaluation)) {
+                    screen.warn(&news);
+                }
                 screen.refresh(context, following, wanted).await;
             }
         }
@@ -147,6 +153,15 @@ impl Screen {
             // A closed terminal shows nothing either way.
             Some(bars) => drop(bars.println(line)),
             None => output::note(line),
+        }
+    }
+
+    /// Says what an operator must know also where nothing else is shown.
+    fn warn(&mut self, line: &str) {
+        if self.quiet {
+            output::note(line);
+        } else {
+            self.say(line);
         }
     }
 

@@ -1,16 +1,20 @@
 //! The `tidemill` command: every role of the pipeline in one binary, and the tools of the people who use it.
 
 mod announce;
+mod archive;
 mod arguments;
 mod broker;
 mod data_dir;
+mod dead;
 mod demo;
 mod doctor;
 mod evaluate;
 mod exit;
+mod held;
 mod items;
 mod live;
 mod output;
+mod regrade;
 mod results;
 mod roles;
 mod session;
@@ -45,7 +49,10 @@ fn main() -> ExitCode {
         Command::Announce(args) => exit::of(announce::run(args)),
         Command::Results(args) => exit::of(results::run(args)),
         Command::Items(args) => exit::of(items::run(args)),
+        Command::Regrade(args) => exit::of(regrade::run(args)),
+        Command::Archive(args) => exit::of(archive::run(args)),
         Command::Watch(args) => exit::of(watch::run(args)),
+        Command::Dead(args) => exit::of(dead::run(args)),
         Command::Doctor(args) => exit::of(doctor::run(args)),
         Command::Streams(args) => exit::of(streams::run(args)),
     }

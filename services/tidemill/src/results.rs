@@ -4,6 +4,7 @@ use tidemill_domain::EvaluationResult;
 
 use crate::arguments::{Format, Results};
 use crate::exit::Done;
+use crate::held::Held;
 use crate::session::{self, Need, Session};
 use crate::view::Following;
 use crate::{output, table};
@@ -18,6 +19,12 @@ pub(crate) fn run(args: Results) -> anyhow::Result<Done> {
             .into_iter()
             .filter(|known| args.run.as_ref().is_none_or(|run| known.event.run == *run));
         let results: Vec<EvaluationResult> = wanted.map(|known| known.result()).collect();
+        let mut held = Held::default();
+        held.look(&session.context).await;
+        results
+            .iter()
+            .filter_map(|result| held.news(&result.evaluation))
+            .for_each(|news| output::note(&news));
         session.close().await;
         Ok(results)
     })?;

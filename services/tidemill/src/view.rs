@@ -7,7 +7,7 @@ use tidemill_domain::{
     Timestamp,
 };
 use tidemill_service::{Context, Follow, Followed, Start};
-use tidemill_streams::{declared, durable};
+use tidemill_streams::{declared, durable, evaluation_event};
 
 /// One evaluation as it is known.
 #[derive(Debug, Clone)]
@@ -29,7 +29,7 @@ pub(crate) struct View {
 impl View {
     /// Takes in a message of the EVALUATION stream; any order.
     pub(crate) fn apply_event(&mut self, message: &Followed) -> Option<&Known> {
-        let event: EvaluationEvent = serde_json::from_slice(&message.payload).ok()?;
+        let event = evaluation_event(&message.subject, &message.payload)?;
         let id = event.evaluation.clone();
         match self.known.get_mut(&id) {
             Some(known) if known.sequence >= message.sequence => return None,

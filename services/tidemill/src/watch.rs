@@ -1,8 +1,14 @@
 //! Following results as they come.
 
+use std::time::Duration;
+
+use tidemill_domain::RunId;
+use tokio::time::{MissedTickBehavior, interval};
+
 use crate::arguments::Watch;
 use crate::evaluate::stop_signal;
 use crate::exit::Done;
+use crate::held::Held;
 use crate::session::{self, Need, Session};
 use crate::view::{Following, News};
 use crate::{output, table};
@@ -13,9 +19,18 @@ pub(crate) fn run(args: Watch) -> anyhow::Result<Done> {
         let session = Session::open(&args.place, config, Need::Others).await?;
         let mut following = Following::open(&session.context).await;
         output::note(&format!("following results at {}; Ctrl-C ends", session.url()));
+        let (mut held, mut look) = (Held::default(), interval(LOOK_EVERY));
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let watched = loop {
             let news = tokio::select! {
                 news = following.next() => news,
+                _ = look.tick() => {
+                    held.look(&session.context).await;
+                    let known = following.view.evaluations().into_iter().map(|known| &known.event);
+                    let wanted = known.filter(|event| is_wanted(&args, &event.run));
+                    wanted.filter_map(|event| held.news(&event.evaluation)).for_each(|news| output::note(&news));
+                    continue;
+                }
                 _ = stop_signal() => break Ok(()),
             };
             if let Err(error) = show(&args, &news) {
@@ -27,8 +42,15 @@ pub(crate) fn run(args: Watch) -> anyhow::Result<Done> {
     })
 }
 
+/// How often held items are looked for.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+fn is_wanted(args: &Watch, run: &RunId) -> bool {
+    args.run.as_ref().is_none_or(|wanted| wanted == run)
+}
+
 fn show(args: &Watch, news: &News) -> anyhow::Result<()> {
-    let is_wanted = |run| args.run.as_ref().is_none_or(|wanted| wanted == run);
+    let is_wanted = |run| is_wanted(args, run);
     match news {
         News::Event(event) if is_wanted(&event.run) => {
             let reason = event

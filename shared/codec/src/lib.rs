@@ -7,6 +7,7 @@
 mod binary;
 pub mod envelope;
 mod seal;
+mod shift;
 pub mod v1;
 mod wire;
 

@@ -35,6 +35,16 @@ impl From<Release> for tidemill_domain::Release {
     }
 }
 
+impl From<&tidemill_domain::Release> for Release {
+    fn from(new: &tidemill_domain::Release) -> Self {
+        Self {
+            key: new.key.clone(),
+            manifest: new.manifest.clone(),
+            again: new.again,
+        }
+    }
+}
+
 /// A completion, version 1: without the identity of its generation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Completion {
@@ -104,6 +114,32 @@ impl From<Completion> for tidemill_domain::Completion {
             engine: old.engine,
             started: old.started,
             finished: old.finished,
+        }
+    }
+}
+
+impl From<&tidemill_domain::Completion> for Completion {
+    fn from(new: &tidemill_domain::Completion) -> Self {
+        let new = new.clone();
+        Self {
+            key: new.key,
+            manifest: new.manifest,
+            ending: new.ending,
+            text: new.text,
+            reasoning: new.reasoning,
+            finish_reason: new.finish_reason,
+            stop_reason: new.stop_reason,
+            truncated: new.truncated,
+            choices: new.choices,
+            detail: new.detail,
+            prompt_tokens: new.prompt_tokens,
+            completion_tokens: new.completion_tokens,
+            requests: new.requests,
+            attempts: new.attempts,
+            cached: new.cached,
+            engine: new.engine,
+            started: new.started,
+            finished: new.finished,
         }
     }
 }

@@ -9,4 +9,4 @@ mod sections;
 mod size;
 
 pub use load::{Error, dump, load};
-pub use sections::{Aggregator, Broker, Cache, Config, Generator, Grader, Loader, Service, Storage};
+pub use sections::{Aggregator, Archive, Broker, Cache, Config, Generator, Grader, Loader, Service, Storage};

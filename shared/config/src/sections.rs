@@ -25,6 +25,8 @@ pub struct Config {
     pub grader: Grader,
     /// The aggregator.
     pub aggregator: Aggregator,
+    /// What happens to evaluations that ended.
+    pub archive: Archive,
     /// The generation cache.
     pub cache: Cache,
 }
@@ -38,6 +40,10 @@ pub struct Service {
     /// How long a service may finish what is in flight after a signal. Default `20s`.
     #[serde(with = "duration")]
     pub shutdown_grace: Duration,
+    /// How long a message that only a newer version understands is left to newer processes, before it is kept in the DEAD
+    /// stream for `tidemill dead retry`. Default `2m`.
+    #[serde(with = "duration")]
+    pub newer_patience: Duration,
     /// Log lines as JSON instead of text. Default false.
     pub log_json: bool,
     /// Which log lines, in the syntax of `RUST_LOG`. Default `info`.
@@ -49,6 +55,7 @@ impl Default for Service {
         Self {
             admin: "127.0.0.1:0".to_owned(),
             shutdown_grace: Duration::from_secs(20),
+            newer_patience: Duration::from_secs(120),
             log_json: false,
             log: "info".to_owned(),
         }
@@ -188,6 +195,30 @@ impl Default for Aggregator {
     fn default() -> Self {
         Self {
             publish_interval: Duration::from_secs(1),
+        }
+    }
+}
+
+/// What happens to evaluations that ended: their items go to the object store, then leave the broker.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Archive {
+    /// Archive at all. Without it completions and grades stay in the broker for good. Default true.
+    pub enabled: bool,
+    /// How long after its end an evaluation is archived. Default `30s`.
+    #[serde(with = "duration")]
+    pub after: Duration,
+    /// How long completions and grades stay in the broker once they are archived. Default `1h`.
+    #[serde(with = "duration")]
+    pub keep: Duration,
+}
+
+impl Default for Archive {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            after: Duration::from_secs(30),
+            keep: Duration::from_secs(3_600),
         }
     }
 }

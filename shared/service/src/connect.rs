@@ -78,6 +78,15 @@ pub enum ConnectError {
         /// The store registered at the broker.
         theirs: String,
     },
+    /// What is stored was written by a newer Tidemill.
+    #[error(
+        "what this broker stores is of format {found}, and this is Tidemill {}, which knows format {STORE_FORMAT}: upgrade it, or use another broker or data directory",
+        env!("CARGO_PKG_VERSION")
+    )]
+    NewerStore {
+        /// The format found, as it is written: a number and the version that wrote it.
+        found: String,
+    },
     /// A request failed.
     #[error("{0}")]
     Request(String),
@@ -85,6 +94,10 @@ pub enum ConnectError {
     #[error(transparent)]
     Live(#[from] live::Error),
 }
+
+/// The version of all that lies in the broker and the object store together. It is raised when an older Tidemill must not
+/// touch what a newer one has written; a wire type's own version does not need that, because unknown ones are held.
+const STORE_FORMAT: u32 = 1;
 
 /// Publishes whose acknowledgement may be outstanding: beyond about 10,000 queued messages the server refuses more.
 const MAX_UNACKNOWLEDGED_PUBLISHES: usize = 4_000;
@@ -196,17 +209,40 @@ pub async fn prepare(broker: &Broker, config: &Config, store: &Store, create: bo
         let differences = differences.iter().map(ToString::to_string).collect();
         return Err(ConnectError::Streams { differences });
     }
+    agree_on_format(broker).await?;
     agree_on_store(broker, store).await
 }
 
+async fn meta(broker: &Broker) -> Result<async_nats::jetstream::kv::Store, ConnectError> {
+    let meta = broker.jetstream.get_key_value(buckets::META.name).await;
+    meta.map_err(|error| unread(&error))
+}
+
+fn unread(error: &dyn std::fmt::Display) -> ConnectError {
+    ConnectError::Request(format!("read bucket {}: {error}", buckets::META.name))
+}
+
+/// The first one writes the format; whoever knows a lower one than is written stays away, also where it cannot be read.
+async fn agree_on_format(broker: &Broker) -> Result<(), ConnectError> {
+    let meta = meta(broker).await?;
+    let ours = format!("{STORE_FORMAT} (Tidemill {})", env!("CARGO_PKG_VERSION"));
+    if meta.create("format", ours.into()).await.is_ok() {
+        return Ok(());
+    }
+    let found = meta.get("format").await.map_err(|error| unread(&error))?;
+    let found = String::from_utf8_lossy(&found.unwrap_or_default()).into_owned();
+    let number = found
+        .split_whitespace()
+        .next()
+        .and_then(|word| word.parse::<u32>().ok());
+    if number.is_some_and(|format| format <= STORE_FORMAT) {
+        return Ok(());
+    }
+    Err(ConnectError::NewerStore { found })
+}
+
 async fn agree_on_store(broker: &Broker, store: &Store) -> Result<(), ConnectError> {
-    let failed =
-        |error: &dyn std::fmt::Display| ConnectError::Request(format!("read bucket {}: {error}", buckets::META.name));
-    let meta = broker
-        .jetstream
-        .get_key_value(buckets::META.name)
-        .await
-        .map_err(|error| failed(&error))?;
+    let meta = meta(broker).await?;
     let ours = store.address().as_str();
     if meta.create("store", ours.to_owned().into()).await.is_ok() {
         return Ok(());
@@ -214,7 +250,7 @@ async fn agree_on_store(broker: &Broker, store: &Store) -> Result<(), ConnectErr
     let theirs = meta
         .get("store")
         .await
-        .map_err(|error| failed(&error))?
+        .map_err(|error| unread(&error))?
         .unwrap_or_default();
     if theirs == ours.as_bytes() {
         return Ok(());

@@ -90,6 +90,22 @@ points! {
     AggregatorResult = "aggregator.result_published",
     /// EVALUATION `final` or `invalid` is published.
     AggregatorEnded = "aggregator.end_published",
+    /// An archive's files are written and read back; no record refers to them.
+    ArchiveWritten = "archive.files_written",
+    /// The record says where the archive is; nothing is purged.
+    ArchiveCommitted = "archive.record_written",
+    /// The record says that the streams may hold a part; they hold everything.
+    ArchivePurgeBegun = "archive.purge_begun",
+    /// The completions are purged; the grades are not.
+    ArchiveDonePurged = "archive.completions_purged",
+    /// The grades are purged as well; large bodies are there and the record does not say so.
+    ArchiveGradePurged = "archive.grades_purged",
+    /// The record says that the streams hold nothing.
+    ArchivePurged = "archive.purge_recorded",
+    /// The streams hold an archived evaluation again; its record says otherwise.
+    ArchiveRestored = "archive.messages_put_back",
+    /// The record says so too; the evaluation is not queued anew.
+    ArchiveReopened = "archive.reopened",
     /// A dead letter is stored, by any role; its message is not terminated.
     DeadLetterStored = "any.dead_letter_stored",
 }
@@ -99,6 +115,12 @@ impl Point {
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|point| point.name() == name)
+    }
+
+    /// Passed after an evaluation's end: nothing of a running one passes it.
+    #[must_use]
+    pub fn is_after_end(self) -> bool {
+        self.name().starts_with("archive.")
     }
 
     /// Where the work loop of `role` has taken a message.
@@ -235,7 +257,7 @@ mod tests {
     fn names_are_distinct_and_begin_with_their_role() {
         let names: HashSet<&str> = Point::ALL.iter().map(|point| point.name()).collect();
         assert_eq!(names.len(), Point::ALL.len());
-        let roles = ["loader", "generator", "grader", "aggregator", "any"];
+        let roles = ["loader", "generator", "grader", "aggregator", "archive", "any"];
         for point in Point::ALL {
             assert_eq!(Point::named(point.name()), Some(*point));
             let role = point.name().split('.').next().unwrap_or_default();

@@ -6,7 +6,7 @@ use async_nats::HeaderMap;
 use async_nats::jetstream::consumer::{DeliverPolicy, pull};
 use bytes::Bytes;
 use futures::StreamExt as _;
-use tidemill_domain::TraceContext;
+use tidemill_domain::{Timestamp, TraceContext};
 use tidemill_streams::Stream;
 use tokio::sync::watch;
 
@@ -24,6 +24,8 @@ pub struct Followed {
     pub headers: Option<HeaderMap>,
     /// Its place in the stream.
     pub sequence: u64,
+    /// When the broker stored it.
+    pub at: Timestamp,
     /// Matching messages after it when it was delivered; 0 means that everything known was read.
     pub pending: u64,
 }
@@ -160,13 +162,14 @@ impl Follow {
                     Some(Ok(message)) => {
                         let Ok(info) = message.info() else { continue };
                         let (sequence, pending) = (info.stream_sequence, info.pending);
+                        let at = std::time::SystemTime::from(info.published).into();
                         self.start = Start::After(sequence);
                         // A reader that began anew by itself may bring more than the one before it knew of.
                         let is_first = info.consumer_sequence == 1;
                         self.backlog = if is_first { pending } else { pending.min(self.backlog.saturating_sub(1)) };
                         self.silence = SILENCE;
                         let async_nats::Message { subject, payload, headers, .. } = message.message;
-                        return Followed { subject: subject.to_string(), payload, headers, sequence, pending };
+                        return Followed { subject: subject.to_string(), payload, headers, sequence, at, pending };
                     }
                     Some(Err(error)) => {
                         tracing::debug!(stream = self.stream.name, %error, "reader failed; opening another");

@@ -176,6 +176,27 @@ impl Publisher {
         self.insist::<M>(subject, message).await
     }
 
+    /// Publishes the bytes of a first-write-wins message once more, behind the one of its subject that has the sequence
+    /// `last`: its consumers see it again, and those that fold by key are not moved. [`Published::AlreadyThere`] when the
+    /// subject has a later one, so that doing it twice is doing it once.
+    ///
+    /// # Errors
+    /// As [`Publisher::publish`].
+    pub async fn publish_again<M: Message>(
+        &self,
+        subject: String,
+        payload: Vec<u8>,
+        trace: Option<TraceContext>,
+        last: u64,
+    ) -> Result<Published, PublishError> {
+        let mut message = PublishMessage::build().payload(payload.into());
+        if let Some(trace) = trace {
+            message = message.header(TraceContext::HEADER, trace.to_string());
+        }
+        self.insist::<M>(subject, message.expected_last_subject_sequence(last))
+            .await
+    }
+
     async fn insist<M: Message>(&self, subject: String, message: PublishMessage) -> Result<Published, PublishError> {
         let stream = M::STREAM.name;
         let mut backoff = Backoff::standard();

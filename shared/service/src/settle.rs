@@ -2,16 +2,15 @@
 
 use std::time::Duration;
 
-use async_nats::HeaderMap;
 use async_nats::jetstream::AckKind;
 use async_nats::jetstream::message::Acker;
 use bytes::Bytes;
-use tidemill_domain::Class;
-use tidemill_streams::{DeadLetter, Message as _};
+use tidemill_domain::{Class, TraceContext};
+use tidemill_streams::{Stream, durable};
 use tidemill_telemetry::Metric;
 
 use crate::fault::{self, Point};
-use crate::{Context, PublishError, Ttl};
+use crate::{Context, PublishError, dead, failures};
 
 /// A failure of a handler: its class, and the reason for people.
 #[derive(Debug, Clone)]
@@ -24,9 +23,12 @@ pub struct Failure {
     pub pause: Option<Duration>,
 }
 
-/// Deliveries after which a message that ended in a bug, or that only a newer process understands, is given up. Lost
-/// deliveries count too, so that a sample has several more than a broken process or two use up.
-pub const MOST_DELIVERIES: i64 = 10;
+/// Failures after which a message that ends in a bug is given up.
+pub const MOST_FAILURES: u32 = 5;
+
+/// How often a message that only a newer version understands is given back before it is held as a dead letter. Many and
+/// quick, because each time the chance that a newer process gets it is only that process's share of all.
+pub const MOST_TIMES_LEFT: u32 = 100;
 
 impl Failure {
     /// A failure from an error and its class; the reason is the error with all its sources.
@@ -66,20 +68,6 @@ impl Failure {
         Self::new(Class::Cancelled, "draining")
     }
 
-    /// A failure that a newer process would not have, while fewer than [`MOST_DELIVERIES`] were made: the message is given
-    /// back for the longest pause. In a deployment half way through an upgrade a newer process then gets it.
-    #[must_use]
-    pub fn left_to_newer(error: &tidemill_storage::Error, delivered: i64) -> Option<Self> {
-        let is_newer = matches!(
-            error,
-            tidemill_storage::Error::Codec(tidemill_codec::Error::UnknownVersion { .. })
-        );
-        (is_newer && delivered < MOST_DELIVERIES).then(|| Self {
-            pause: Some(LONGEST_PAUSE),
-            ..Self::of(Class::Transient, error)
-        })
-    }
-
     pub(crate) fn new(class: Class, reason: impl Into<String>) -> Self {
         Self {
             class,
@@ -103,7 +91,11 @@ impl From<tidemill_storage::Error> for Failure {
 
 impl From<tidemill_codec::Error> for Failure {
     fn from(error: tidemill_codec::Error) -> Self {
-        Self::of(Class::Permanent, &error)
+        let class = match error {
+            tidemill_codec::Error::UnknownVersion { .. } => Class::Newer,
+            _ => Class::Permanent,
+        };
+        Self::of(class, &error)
     }
 }
 
@@ -113,29 +105,14 @@ pub type Settled = Result<(), Failure>;
 /// Longest pause before a message that failed is delivered again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// The pause before delivery `delivered + 1`: doubles from 100 ms. A message that waits keeps its place among the
-/// unacknowledged ones, so pauses stay short.
-fn pause(delivered: i64) -> Duration {
-    let doublings = u32::try_from(delivered.clamp(1, 8) - 1).unwrap_or(0);
+/// Shortest and longest pause of a message that is left to newer processes.
+const NEWER_PAUSES: (Duration, Duration) = (Duration::from_millis(10), LONGEST_PAUSE);
+
+/// The pause after so many failures: doubles from 100 ms. A message that waits keeps its place among the unacknowledged
+/// ones, so pauses stay short.
+fn pause(failures: u32) -> Duration {
+    let doublings = failures.clamp(1, 8) - 1;
     (Duration::from_millis(100) * 2_u32.pow(doublings)).min(LONGEST_PAUSE)
-}
-
-/// A handler's outcome, with what settling it needs.
-pub(crate) struct Handled {
-    pub(crate) subject: String,
-    pub(crate) payload: Bytes,
-    pub(crate) delivered: i64,
-    pub(crate) settled: Settled,
-}
-
-impl Handled {
-    /// What is sent.
-    pub(crate) fn action(&self) -> Action {
-        match &self.settled {
-            Ok(()) => Action::Ack,
-            Err(failure) => decide(failure, self.delivered),
-        }
-    }
 }
 
 /// What is sent to the broker for a message that was handled.
@@ -145,23 +122,41 @@ pub enum Action {
     Ack,
     /// It is given back, to be delivered again after the pause; `None`: at once.
     Nak(Option<Duration>),
-    /// It becomes a dead letter, and is terminated when that is stored.
+    /// It is given up: its outcome is recorded, it becomes a dead letter, and it is terminated when that is stored.
     Bury,
+    /// As [`Action::Bury`], without an outcome: its item stays open until an operator retries or drops the letter.
+    Hold,
     /// Nothing: the broker delivers it again after `ack_wait`.
     Leave,
 }
 
-/// What a failure does to its message, delivered so often: it becomes a dead letter when it will not pass, or when it
-/// ended in a bug as often as is borne.
+/// What a failure of this class does to its message, which failed so often and was delivered so often, this time
+/// included in both.
+///
+/// Failures decide. Deliveries do not: a kill or a preemption uses one up and says nothing about the message. They matter at
+/// the last one that the broker makes alone, after which the message would lie in its stream unseen.
 #[must_use]
-pub fn decide(failure: &Failure, delivered: i64) -> Action {
-    match failure.class {
-        Class::Transient => Action::Nak(Some(failure.pause.unwrap_or_else(|| pause(delivered)))),
-        Class::Cancelled => Action::Nak(None),
+pub fn decide(class: Class, failures: u32, deliveries: i64) -> Action {
+    match class {
         Class::Permanent => Action::Bury,
-        Class::Bug if delivered >= MOST_DELIVERIES => Action::Bury,
+        Class::Bug if failures >= MOST_FAILURES => Action::Bury,
+        Class::Newer if failures >= MOST_TIMES_LEFT => Action::Hold,
+        _ if deliveries >= durable::MAX_DELIVER => Action::Hold,
+        Class::Transient | Class::Newer => Action::Nak(Some(pause(failures))),
+        Class::Cancelled => Action::Nak(None),
         Class::Bug => Action::Leave,
     }
+}
+
+/// A handler's outcome, with what settling it needs.
+pub(crate) struct Handled {
+    pub(crate) stream: Stream,
+    pub(crate) sequence: u64,
+    pub(crate) subject: String,
+    pub(crate) payload: Bytes,
+    pub(crate) trace: Option<TraceContext>,
+    pub(crate) delivered: i64,
+    pub(crate) settled: Settled,
 }
 
 /// Sends what the outcome of a handler asks for.
@@ -171,24 +166,9 @@ pub(crate) async fn settle(context: &Context, handled: Handled, acker: &Acker) {
         .as_ref()
         .map_or_else(|failure| failure.class.label(), |()| "done");
     tidemill_telemetry::count(Metric::Settled, [("stage", context.role), ("class", class)]);
-    let reason = handled
-        .settled
-        .as_ref()
-        .map_or_else(|failure| failure.reason.as_str(), |()| "");
-    let (subject, delivered) = (&handled.subject, handled.delivered);
-    let sent = match handled.action() {
-        Action::Ack => acknowledge(context, acker).await,
-        Action::Bury => bury(context, &handled, reason, acker).await,
-        Action::Nak(pause) => {
-            if pause.is_some() {
-                tracing::warn!(subject, reason, delivered, "will be tried again");
-            }
-            acker.ack_with(AckKind::Nak(pause)).await
-        }
-        Action::Leave => {
-            tracing::error!(subject, reason, delivered, "a bug: left for redelivery");
-            Ok(())
-        }
+    let sent = match &handled.settled {
+        Ok(()) => acknowledge(context, acker).await,
+        Err(failure) => settle_failure(context, &handled, failure, acker).await,
     };
     if let Err(error) = sent {
         // The broker delivers it again, and the effect that is stored answers it.
@@ -205,35 +185,45 @@ async fn acknowledge(context: &Context, acker: &Acker) -> Result<(), async_nats:
     Ok(())
 }
 
-async fn bury(context: &Context, handled: &Handled, reason: &str, acker: &Acker) -> Result<(), async_nats::Error> {
-    tracing::error!(subject = handled.subject, reason, "given up; kept in the DEAD stream");
-    tidemill_telemetry::count(Metric::DeadLetters, [("stage", context.role)]);
-    let letter = DeadLetter {
-        stage: context.role,
-        payload: handled.payload.to_vec(),
+async fn settle_failure(
+    context: &Context,
+    handled: &Handled,
+    failure: &Failure,
+    acker: &Acker,
+) -> Result<(), async_nats::Error> {
+    let failures = match failure.class {
+        // Decided without a count, and a cancellation is no failure.
+        Class::Permanent | Class::Cancelled => 0,
+        Class::Transient | Class::Newer | Class::Bug => {
+            failures::count(context, handled.stream.name, handled.sequence).await
+        }
     };
-    let mut headers = HeaderMap::new();
-    headers.insert("Tidemill-Subject", handled.subject.as_str());
-    headers.insert("Tidemill-Reason", one_line(reason).as_str());
-    let stored = context
-        .publisher
-        .publish_bytes::<DeadLetter>(letter.subject(), letter.payload, None, Ttl::Stream, headers)
-        .await;
-    match stored {
-        Ok(_) => {
+    let (subject, reason, delivered) = (&handled.subject, &failure.reason, handled.delivered);
+    let action = decide(failure.class, failures, delivered);
+    match action {
+        Action::Ack => acknowledge(context, acker).await,
+        Action::Nak(by_count) => {
+            if failure.class != Class::Cancelled {
+                tracing::warn!(subject, reason, failures, delivered, "will be tried again");
+            }
+            let newer = context.config.service.newer_patience / MOST_TIMES_LEFT;
+            let pause = match failure.class {
+                Class::Newer => Some(newer.clamp(NEWER_PAUSES.0, NEWER_PAUSES.1)),
+                _ => failure.pause.or(by_count),
+            };
+            acker.ack_with(AckKind::Nak(pause)).await
+        }
+        Action::Leave => {
+            tracing::error!(subject, reason, failures, delivered, "a bug: left for redelivery");
+            Ok(())
+        }
+        Action::Bury | Action::Hold => {
+            let is_held = action == Action::Hold;
+            dead::bury(context, handled, failure, failures, is_held).await?;
             fault::point(Point::DeadLetterStored);
             acker.ack_with(AckKind::Term).await
         }
-        Err(error) => Err(error.into()),
     }
-}
-
-/// Header values hold no line breaks.
-fn one_line(text: &str) -> String {
-    text.chars()
-        .map(|character| if character.is_control() { ' ' } else { character })
-        .take(2_000)
-        .collect()
 }
 
 #[cfg(test)]
@@ -245,37 +235,43 @@ mod tests {
         assert_eq!(pause(1), Duration::from_millis(100));
         assert_eq!(pause(2), Duration::from_millis(200));
         assert_eq!(pause(1_000), LONGEST_PAUSE);
-        assert_eq!(pause(-5), Duration::from_millis(100));
+        assert_eq!(pause(0), Duration::from_millis(100));
     }
 
     #[test]
-    fn a_newer_version_is_waited_for_as_often_as_is_borne() {
-        let newer = || tidemill_codec::Error::UnknownVersion {
+    fn failures_decide_and_deliveries_do_not() {
+        let far = durable::MAX_DELIVER - 1;
+        assert_eq!(decide(Class::Bug, 1, far), Action::Leave);
+        assert_eq!(decide(Class::Bug, MOST_FAILURES - 1, far), Action::Leave);
+        assert_eq!(decide(Class::Bug, MOST_FAILURES, 1), Action::Bury);
+        assert_eq!(decide(Class::Permanent, 0, 1), Action::Bury);
+        assert_eq!(decide(Class::Transient, 100_000, far), Action::Nak(Some(LONGEST_PAUSE)));
+        assert_eq!(decide(Class::Cancelled, 0, far), Action::Nak(None));
+    }
+
+    #[test]
+    fn what_a_newer_version_wrote_is_given_back_and_then_held_open() {
+        assert!(matches!(decide(Class::Newer, 1, 1), Action::Nak(Some(_))));
+        assert!(matches!(
+            decide(Class::Newer, MOST_TIMES_LEFT - 1, 5_000),
+            Action::Nak(_)
+        ));
+        assert_eq!(decide(Class::Newer, MOST_TIMES_LEFT, 1), Action::Hold);
+        let newer = tidemill_codec::Error::UnknownVersion {
             name: "completion",
             found: 2,
             known: 1,
         };
-        let left = |delivered| Failure::left_to_newer(&newer().into(), delivered);
-        let first = left(1).map(|failure| (failure.class, failure.pause));
-        assert_eq!(first, Some((Class::Transient, Some(LONGEST_PAUSE))));
-        assert!(left(MOST_DELIVERIES - 1).is_some());
-        assert!(left(MOST_DELIVERIES).is_none());
+        assert_eq!(Failure::from(newer).class, Class::Newer);
         let foreign = tidemill_codec::Error::Foreign { length: 0 };
-        assert!(Failure::left_to_newer(&foreign.into(), 1).is_none());
+        assert_eq!(Failure::from(foreign).class, Class::Permanent);
     }
 
     #[test]
-    fn a_bug_is_given_up_at_last_and_a_passing_failure_never() {
-        let decide = |class, delivered| decide(&Failure::new(class, ""), delivered);
-        assert_eq!(decide(Class::Bug, MOST_DELIVERIES - 1), Action::Leave);
-        assert_eq!(decide(Class::Bug, MOST_DELIVERIES), Action::Bury);
-        assert_eq!(decide(Class::Permanent, 1), Action::Bury);
-        assert_eq!(decide(Class::Transient, 100_000), Action::Nak(Some(LONGEST_PAUSE)));
-        assert_eq!(decide(Class::Cancelled, 100_000), Action::Nak(None));
-    }
-
-    #[test]
-    fn reasons_fit_a_header() {
-        assert_eq!(one_line("a\r\nb"), "a  b");
+    fn the_last_delivery_of_all_is_not_given_back() {
+        for class in [Class::Transient, Class::Cancelled, Class::Newer, Class::Bug] {
+            assert_eq!(decide(class, 1, durable::MAX_DELIVER), Action::Hold, "{class:?}");
+        }
+        assert_eq!(decide(Class::Permanent, 1, durable::MAX_DELIVER), Action::Bury);
     }
 }

@@ -1,22 +1,25 @@
-//! The work loop: take, handle, settle, report progress.
+//! The work loop: take, handle, settle.
 
-use std::collections::HashMap;
+use std::any::Any;
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::jetstream::message::Acker;
 use async_nats::jetstream::{AckKind, Message};
 use bytes::Bytes;
+use futures::FutureExt as _;
 use tidemill_domain::{Class, TraceContext};
-use tidemill_streams::{Durable, live};
+use tidemill_streams::{Durable, Stream, live};
 use tidemill_telemetry::Metric;
-use tokio::task::{Id, JoinError, JoinSet};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::fault::{self, Point};
-use crate::settle::{self, Action, Failure, Handled, Settled};
+use crate::progress::Progress;
+use crate::settle::{self, Failure, Handled, Settled};
 use crate::take::{Pulled, Take};
 use crate::{Context, backoff::Backoff};
 
@@ -34,6 +37,9 @@ pub struct Delivery {
     pub delivered: i64,
     /// Its place in the stream.
     pub sequence: u64,
+    /// Cancelled when the broker could not be told for `ack_wait` that this goes on: it is given to another then. Long work
+    /// ends with it; storing what is finished does not, because the first write wins.
+    pub stopped: CancellationToken,
 }
 
 /// How long freed slots are gathered before a pull is sent for them.
@@ -41,9 +47,10 @@ const GATHER: Duration = Duration::from_millis(2);
 
 /// Works on the messages of a durable consumer, up to `slots` at once, until `stop` or the context's drain.
 ///
-/// The handler's effects must be stored when it returns `Ok`: the message is then acknowledged. While it runs the broker is
-/// told every third of `ack_wait`. A panic in a handler is a bug of ours: the message is left for redelivery and the loop
-/// goes on; a message that ends so again and again becomes a dead letter. On drain nothing new is taken and what is in flight is finished, until the context is cancelled.
+/// The handler's effects must be stored when it returns `Ok`: the message is then acknowledged. While it runs, and while its
+/// end is settled, the broker is told every third of `ack_wait`, from a task that nothing else holds up. A panic in a handler
+/// is a bug of ours: the message is left for redelivery and the loop goes on; a message that ends so again and again becomes a
+/// dead letter. On drain nothing new is taken and what is in flight is finished, until the context is cancelled.
 pub async fn work<H, F>(context: &Context, durable: &Durable, slots: usize, stop: &CancellationToken, handler: H)
 where
     H: Fn(Delivery) -> F,
@@ -66,10 +73,10 @@ where
     };
     let mut worker = Worker {
         context,
+        stream: durable.stream,
         take: Take::new(consumer, slots),
         running: JoinSet::new(),
-        in_flight: HashMap::new(),
-        progress_every: durable.ack_wait / 3,
+        progress: Progress::start(durable.ack_wait, reporter(context, durable)),
         gather_until: Instant::now(),
         backoff,
     };
@@ -77,17 +84,36 @@ where
     worker.drain().await;
 }
 
-struct InFlight {
-    delivery: Delivery,
-    acker: Arc<Acker>,
+/// Sends progress for messages of the durable and asks the broker about it: an answer means that all of it has arrived.
+fn reporter(
+    context: &Context,
+    durable: &Durable,
+) -> impl Fn(Vec<Arc<Acker>>) -> futures::future::BoxFuture<'static, bool> + Send + Sync + 'static {
+    let (context, stream, consumer) = (context.clone(), durable.stream.name, durable.name.clone());
+    move |ackers| {
+        let (context, consumer) = (context.clone(), consumer.clone());
+        async move {
+            for acker in ackers {
+                if acker.ack_with(AckKind::Progress).await.is_err() {
+                    return false;
+                }
+            }
+            match context.jetstream().get_stream_no_info(stream).await {
+                Ok(stream) => stream.consumer_info(&consumer).await.is_ok(),
+                Err(_) => false,
+            }
+        }
+        .boxed()
+    }
 }
 
 struct Worker<'a> {
     context: &'a Context,
+    stream: Stream,
     take: Take,
-    running: JoinSet<Settled>,
-    in_flight: HashMap<Id, InFlight>,
-    progress_every: Duration,
+    /// Messages from their delivery until they are settled.
+    running: JoinSet<()>,
+    progress: Progress<Acker>,
     gather_until: Instant,
     backoff: Backoff,
 }
@@ -98,26 +124,23 @@ impl Worker<'_> {
         H: Fn(Delivery) -> F,
         F: Future<Output = Settled> + Send + 'static,
     {
-        let mut progress = interval(self.progress_every);
-        progress.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut connections = self.context.broker.connections.clone();
         connections.mark_unchanged();
         loop {
-            let free = self.take.free(self.in_flight.len());
+            let free = self.take.free(self.running.len());
             tokio::select! { biased;
                 () = stop.cancelled() => return,
                 () = self.context.draining.cancelled() => return,
                 Ok(()) = connections.changed() => self.take.distrust(),
-                Some(ended) = self.running.join_next_with_id() => self.settle(ended).await,
-                pulled = self.take.next() => self.take_in(pulled, handler).await,
-                _ = progress.tick() => self.report_progress().await,
+                Some(_) = self.running.join_next() => self.note_free_slot(),
+                pulled = self.take.next() => self.take_in(pulled, handler),
                 () = tokio::time::sleep_until(self.gather_until), if free > 0 => self.pull().await,
             }
         }
     }
 
     async fn pull(&mut self) {
-        match self.take.pull(self.in_flight.len()).await {
+        match self.take.pull(self.running.len()).await {
             Ok(()) => self.gather_until = Instant::now() + GATHER,
             Err(reason) => self.pause(&reason),
         }
@@ -128,7 +151,7 @@ impl Worker<'_> {
         self.gather_until = Instant::now() + self.backoff.next_pause();
     }
 
-    async fn take_in<H, F>(&mut self, pulled: Pulled, handler: &H)
+    fn take_in<H, F>(&mut self, pulled: Pulled, handler: &H)
     where
         H: Fn(Delivery) -> F,
         F: Future<Output = Settled> + Send + 'static,
@@ -136,14 +159,14 @@ impl Worker<'_> {
         match pulled {
             Pulled::Message(message) => {
                 self.backoff.reset();
-                self.start(*message, handler).await;
+                self.start(*message, handler);
             }
             Pulled::Ended => {}
             Pulled::Failed(reason) => self.pause(&reason),
         }
     }
 
-    async fn start<H, F>(&mut self, message: Message, handler: &H)
+    fn start<H, F>(&mut self, message: Message, handler: &H)
     where
         H: Fn(Delivery) -> F,
         F: Future<Output = Settled> + Send + 'static,
@@ -157,12 +180,15 @@ impl Worker<'_> {
             .and_then(|headers| headers.get(TraceContext::HEADER));
         let trace = trace.and_then(|value| TraceContext::parse(value.as_str()));
         let (message, acker) = message.split();
+        let (acker, stopped) = (Arc::new(acker), CancellationToken::new());
+        let reported = self.progress.add(Arc::clone(&acker), stopped.clone());
         let delivery = Delivery {
             subject: message.subject.to_string(),
             payload: message.payload,
             trace,
             delivered,
             sequence,
+            stopped,
         };
         tidemill_telemetry::count(Metric::Deliveries, [("stage", self.context.role)]);
         if delivered > 1 {
@@ -171,57 +197,28 @@ impl Worker<'_> {
         if let Some(delivered) = Point::delivered(self.context.role) {
             fault::point(delivered);
         }
-        let id = self.running.spawn(handler(delivery.clone())).id();
-        self.in_flight.insert(
-            id,
-            InFlight {
-                delivery,
-                acker: Arc::new(acker),
-            },
-        );
+        let (context, stream, handling) = (self.context.clone(), self.stream, handler(delivery.clone()));
+        self.running.spawn(async move {
+            let settled = AssertUnwindSafe(handling).catch_unwind().await;
+            let handled = Handled {
+                stream,
+                sequence: delivery.sequence,
+                subject: delivery.subject,
+                payload: delivery.payload,
+                trace: delivery.trace,
+                delivered: delivery.delivered,
+                settled: settled.unwrap_or_else(|panic| Err(Failure::new(Class::Bug, panic_text(panic.as_ref())))),
+            };
+            // Settling may wait for the broker as well, and is reported in progress until it is over.
+            settle::settle(&context, handled, &acker).await;
+            drop(reported);
+        });
     }
 
-    async fn settle(&mut self, ended: Result<(Id, Settled), JoinError>) {
-        let (id, settled) = match ended {
-            Ok((id, settled)) => (id, settled),
-            Err(error) => {
-                let failure = Failure::new(Class::Bug, error.to_string());
-                (error.id(), Err(failure))
-            }
-        };
-        let Some(InFlight { delivery, acker }) = self.in_flight.remove(&id) else {
-            return;
-        };
+    fn note_free_slot(&mut self) {
         self.gather_until = self.gather_until.max(Instant::now() + GATHER / 2);
-        if self.take.is_eager(self.in_flight.len()) {
+        if self.take.is_eager(self.running.len()) {
             self.gather_until = Instant::now();
-        }
-        let Delivery {
-            subject,
-            payload,
-            delivered,
-            ..
-        } = delivery;
-        let handled = Handled {
-            subject,
-            payload,
-            delivered,
-            settled,
-        };
-        if handled.action() == Action::Bury {
-            // Publishing the dead letter may wait for the broker, which the loop must not.
-            let context = self.context.clone();
-            tokio::spawn(async move { settle::settle(&context, handled, &acker).await });
-        } else {
-            settle::settle(self.context, handled, &acker).await;
-        }
-    }
-
-    async fn report_progress(&mut self) {
-        for item in self.in_flight.values() {
-            if let Err(error) = item.acker.ack_with(AckKind::Progress).await {
-                tracing::debug!(subject = item.delivery.subject, %error, "progress not reported");
-            }
         }
     }
 
@@ -232,8 +229,6 @@ impl Worker<'_> {
                 tracing::debug!(%error, "message not given back");
             }
         }
-        let mut progress = interval(self.progress_every);
-        progress.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while !self.running.is_empty() {
             tokio::select! { biased;
                 () = self.context.cancelled.cancelled() => {
@@ -241,8 +236,7 @@ impl Worker<'_> {
                     self.running.abort_all();
                     return;
                 }
-                Some(ended) = self.running.join_next_with_id() => self.settle(ended).await,
-                _ = progress.tick() => self.report_progress().await,
+                Some(_) = self.running.join_next() => {}
             }
         }
         // Acknowledgements are sent without waiting; this makes sure that they have left.
@@ -250,4 +244,10 @@ impl Worker<'_> {
             tracing::debug!(%error, "flush");
         }
     }
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let said = panic.downcast_ref::<&str>().map(ToString::to_string);
+    let said = said.or_else(|| panic.downcast_ref::<String>().cloned());
+    format!("panicked: {}", said.unwrap_or_else(|| "no message".to_owned()))
 }

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use tidemill_config::Config;
 use tidemill_domain::{Completion, Digest, Ending, EvaluationId, GroupId, ItemKey, Release, Reuse, Timestamp};
+use tidemill_service::settle::MOST_FAILURES;
 use tidemill_service::{Context, Failure, Follow, Published, Start, acquire, connect, prepare, work};
 use tidemill_storage::{Address, Store};
 use tidemill_streams::{Durable, Released, declared, durable, subject};
@@ -283,7 +284,7 @@ async fn a_message_that_breaks_its_handler_again_and_again_is_kept_with_the_reas
     let headers = letter.headers.unwrap();
     let reason = headers.get("Tidemill-Reason").unwrap().as_str();
     assert!(reason.contains("it is broken"), "{reason}");
-    assert_eq!(tries.load(Ordering::Relaxed), 10);
+    assert_eq!(tries.load(Ordering::Relaxed), MOST_FAILURES as usize);
     assert_eq!(wait_for_done(&bench.context, 1).await, HashSet::from([key(1)]));
     while messages(&bench.context, "READY").await > 0 {
         tokio::time::sleep(Duration::from_millis(10)).await;

@@ -3,7 +3,6 @@
 use std::pin::Pin;
 
 use futures::{Stream, StreamExt as _, TryStreamExt as _};
-use object_store::ObjectStoreExt as _;
 use object_store::path::Path as Key;
 use tidemill_domain::{Digest, EvaluationId, ItemKey, Timestamp};
 
@@ -79,17 +78,6 @@ impl Store {
                 }))
             });
         claims.boxed()
-    }
-
-    /// Deletes an object; one that is not there counts as deleted.
-    ///
-    /// # Errors
-    /// [`Error::Access`].
-    pub async fn delete(&self, key: &str) -> Result<(), Error> {
-        match self.inner.delete(&Key::from(key)).await {
-            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
-            Err(source) => Err(access("delete", key, source)),
-        }
     }
 }
 

@@ -57,6 +57,7 @@ impl Error {
     pub const fn class(&self) -> Class {
         match self {
             Self::Access { .. } | Self::Missing { .. } | Self::Interrupted(_) => Class::Transient,
+            Self::Codec(tidemill_codec::Error::UnknownVersion { .. }) => Class::Newer,
             Self::Address { .. } | Self::Damaged { .. } | Self::Codec(_) => Class::Permanent,
         }
     }

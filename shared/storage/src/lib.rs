@@ -7,6 +7,7 @@ mod address;
 mod blocks;
 mod claims;
 mod error;
+mod folders;
 mod manifests;
 mod objects;
 mod store;

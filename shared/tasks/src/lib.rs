@@ -23,6 +23,7 @@ mod faults;
 mod fields;
 mod grader_spec;
 mod ids;
+mod overrides;
 mod render;
 mod shots;
 mod sink;
@@ -30,5 +31,6 @@ mod template;
 
 pub use error::{BenchmarkLabel, Place, SuiteError, SuiteErrors, Warning};
 pub use load::{LoadError, Loaded, load};
+pub use overrides::Graders;
 pub use sink::{Collected, Sink, Stopped};
 pub use suite::{BenchmarkTable, GraderTable, MessageTable, SuiteFile, suite_schema};

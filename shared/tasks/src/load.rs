@@ -50,7 +50,7 @@ pub fn load(path: &Path, sink: &mut dyn Sink) -> Result<Loaded, LoadError> {
     Ok(Loaded { manifest, warnings })
 }
 
-fn read(path: &Path, problems: &mut Problems) -> Option<String> {
+pub(crate) fn read(path: &Path, problems: &mut Problems) -> Option<String> {
     let bytes = match std::fs::read(path) {
         Ok(bytes) => bytes,
         Err(error) => {

@@ -59,11 +59,21 @@ pub enum Metric {
     Results,
     /// Seconds from a checkpoint's writing to its visible result, by `tier`: the objective.
     WrittenToVisibleSeconds,
+    /// What became of evaluations that ended, by `step` (archived, purged, failed).
+    Archived,
+    /// Rows written to archives.
+    ArchivedRows,
+    /// Bytes written to archives.
+    ArchivedBytes,
+    /// Messages purged from the broker because an archive has them, by `stream`.
+    Purged,
+    /// Evaluations that ended and are not archived yet.
+    ArchiveBacklog,
 }
 
 impl Metric {
     /// Every metric.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 33] = [
         Self::Deliveries,
         Self::Redeliveries,
         Self::Settled,
@@ -92,6 +102,11 @@ impl Metric {
         Self::GradeBacklogAgeSeconds,
         Self::Results,
         Self::WrittenToVisibleSeconds,
+        Self::Archived,
+        Self::ArchivedRows,
+        Self::ArchivedBytes,
+        Self::Purged,
+        Self::ArchiveBacklog,
     ];
 
     /// The name that is exported.
@@ -126,6 +141,11 @@ impl Metric {
             Self::GradeBacklogAgeSeconds => "tidemill_grade_backlog_age_seconds",
             Self::Results => "tidemill_results_total",
             Self::WrittenToVisibleSeconds => "tidemill_written_to_visible_seconds",
+            Self::Archived => "tidemill_archived_total",
+            Self::ArchivedRows => "tidemill_archived_rows_total",
+            Self::ArchivedBytes => "tidemill_archived_bytes_total",
+            Self::Purged => "tidemill_purged_total",
+            Self::ArchiveBacklog => "tidemill_archive_backlog",
         }
     }
 }

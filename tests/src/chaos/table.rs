@@ -119,7 +119,7 @@ impl Table {
     pub fn new() -> Self {
         Self {
             total: Row::named("total"),
-            declared_points: Point::ALL.len(),
+            declared_points: Point::ALL.iter().filter(|point| !point.is_after_end()).count(),
             ..Self::default()
         }
     }

@@ -6,6 +6,7 @@ use tidemill_domain::{Class, EvaluationEvent, EvaluationId, EvaluationState, Man
 use tidemill_service::fault::{self, Point};
 use tidemill_service::now;
 use tidemill_streams::{StateChange, declared, subject};
+use tokio::time::Instant;
 
 use super::Runner;
 use crate::engine::Engines;
@@ -43,6 +44,9 @@ impl Runner {
             let guard = released::completions(&self.context, &event.evaluation, coming, dispatcher).await;
             fault::point(Point::LoaderCompletionsRead);
             self.followed.insert(event.evaluation.clone(), guard);
+            let now = Instant::now();
+            self.look_for_held(now).await;
+            self.dispatcher.hold(self.held.items(), now);
         }
     }
 

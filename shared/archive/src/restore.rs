@@ -1,0 +1,128 @@
+//! Putting an archived evaluation back into the streams, for one that is announced again with samples missing.
+
+use async_nats::HeaderMap;
+use bytes::Bytes;
+use futures::StreamExt as _;
+use tidemill_domain::{Completion, Digest, EvaluationEvent, Grade, ItemKey};
+use tidemill_service::fault::{self, Point};
+use tidemill_service::{Context, Follow, Start, Ttl, now};
+use tidemill_streams::{declared, subject};
+
+use crate::{Error, Known, Records, Sample, Samples, State, Stored, purge};
+
+/// Samples put back at once, each waiting for the broker.
+const IN_FLIGHT: usize = 64;
+
+/// Messages above this many bytes are put back by claim check, as they came.
+const CLAIM_ABOVE_BYTES: usize = 256 << 10;
+
+/// Samples of an evaluation that have a completion, wherever that is.
+///
+/// # Errors
+/// [`Error`].
+pub async fn completions(context: &Context, event: &EvaluationEvent) -> Result<u64, Error> {
+    let known = Records::open(context).await?.get(&event.evaluation).await?;
+    if let Some(stored) = known.as_ref().and_then(|known| known.record.counts(event)) {
+        return Ok(stored.completions);
+    }
+    let filter = subject::done_of_evaluation(&event.evaluation);
+    let follow = Follow::open(context, declared::DONE, filter, true, Start::Beginning).await;
+    Ok(follow.backlog())
+}
+
+/// Makes the streams hold everything of an evaluation again, so that nothing finished is asked for again.
+///
+/// It is finished before the evaluation is queued anew. A crash in between leaves the archive as it was.
+///
+/// # Errors
+/// [`Error`].
+pub async fn restore(context: &Context, event: &EvaluationEvent) -> Result<(), Error> {
+    let records = Records::open(context).await?;
+    loop {
+        let Some(known) = records.get(&event.evaluation).await? else {
+            return Ok(());
+        };
+        let Some(stored) = known.record.counts(event).cloned() else {
+            return Ok(());
+        };
+        if known.record.state != State::Archived {
+            // A purge may be under way, here or in a process that stood still: after this one it finds nothing.
+            purge(context, &event.evaluation, &stored).await?;
+            publish_again(context, event, &stored).await?;
+            fault::point(Point::ArchiveRestored);
+        }
+        match reopen(&records, &known).await {
+            Err(Error::Outrun { .. }) => {}
+            reopened => {
+                fault::point(Point::ArchiveReopened);
+                return reopened;
+            }
+        }
+    }
+}
+
+async fn reopen(records: &Records, known: &Known) -> Result<(), Error> {
+    let record = known.record.enter(State::Reopened, now());
+    records.put(record, Some(known)).await.map(drop)
+}
+
+async fn publish_again(context: &Context, event: &EvaluationEvent, stored: &Stored) -> Result<(), Error> {
+    let manifest = context.store.manifest(&event.manifest).await?;
+    let samples = Samples::of_folder(context, event, &manifest, &stored.folder).await?;
+    let samples = futures::stream::unfold(Some(samples), |samples| async {
+        let mut samples = samples?;
+        match samples.next().await {
+            Ok(sample) => sample.map(|sample| (Ok(sample), Some(samples))),
+            Err(error) => Some((Err(error), None)),
+        }
+    });
+    let mut put = Box::pin(
+        samples
+            .map(|sample| async move { put_back(context, sample?, stored).await })
+            .buffer_unordered(IN_FLIGHT),
+    );
+    while let Some(put) = put.next().await {
+        put?;
+    }
+    Ok(())
+}
+
+/// The grade first: a completion without one would be graded anew.
+async fn put_back(context: &Context, sample: Sample, stored: &Stored) -> Result<(), Error> {
+    let Sample { key, completion, grade } = sample;
+    let publisher = &context.publisher;
+    if let Some(grade) = grade {
+        let payload = small::<Grade>(context, &key, grade, stored).await?;
+        publisher
+            .publish_bytes::<Grade>(subject::grade(&key), payload, None, Ttl::Stream, HeaderMap::new())
+            .await?;
+    }
+    if let Some(completion) = completion {
+        let payload = small::<Completion>(context, &key, completion, stored).await?;
+        publisher
+            .publish_bytes::<Completion>(subject::done(&key), payload, None, Ttl::Stream, HeaderMap::new())
+            .await?;
+    }
+    Ok(())
+}
+
+/// A body too large for a message goes back under a key of its own: a late purge of the first one must not take it.
+async fn small<T: tidemill_codec::Wire>(
+    context: &Context,
+    key: &ItemKey,
+    message: Bytes,
+    stored: &Stored,
+) -> Result<Vec<u8>, Error> {
+    if message.len() <= CLAIM_ABOVE_BYTES {
+        return Ok(message.to_vec());
+    }
+    let again = Digest::of(stored.folder.as_bytes());
+    let claim = format!(
+        "claims/{}/{}-{}",
+        key.evaluation,
+        &again.hex()[..16],
+        Digest::of(&message).hex()
+    );
+    context.store.put(&claim, message.to_vec()).await?;
+    Ok(tidemill_codec::claim::<T>(&claim))
+}

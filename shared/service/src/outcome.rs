@@ -1,0 +1,193 @@
+//! The outcome of an item whose message is given up: a completion or a grade that says so, and that is never a score.
+//!
+//! Without it nothing would end: the dispatcher would release the item again, and its evaluation would wait for ever.
+
+use async_nats::jetstream::stream::{DirectGetErrorKind, LastRawMessageErrorKind};
+use tidemill_domain::{Class, Completion, Ending, EvaluationEvent, EvaluationId, Grade, ItemKey, Outcome, Release};
+use tidemill_streams::{Stream, declared, subject};
+
+use crate::{Context, Failure, Published, now};
+
+/// What became of recording an outcome.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Recorded {
+    /// It is stored now.
+    Stored,
+    /// The item had one, which stands.
+    AlreadyThere,
+    /// Nobody waits for one, for this reason.
+    NobodyWaits(String),
+}
+
+/// The grader that stands in the grade of a completion that no grader graded.
+pub const NO_GRADER: &str = "none";
+
+/// Records that the item of a given-up message ends here: a release as an engine error, a completion as a grader error. What
+/// comes on another subject, or belongs to no evaluation, has no item.
+///
+/// # Errors
+/// When the broker or the store does not answer; trying again is right.
+pub async fn record(context: &Context, on: &str, payload: &[u8], reason: &str) -> Result<Recorded, Failure> {
+    let Some(key) = subject::key_of(on) else {
+        return Ok(Recorded::NobodyWaits(format!("{on} is not the subject of an item")));
+    };
+    let stage = stage_of(on);
+    if stage.is_none() {
+        return Ok(Recorded::NobodyWaits(format!("{on} is worked on by nobody")));
+    }
+    let Some(evaluation) = newest_event(context, &key.evaluation).await? else {
+        return Ok(Recorded::NobodyWaits(format!(
+            "evaluation {} is not known",
+            key.evaluation
+        )));
+    };
+    let published = match stage {
+        Some(Stage::Generate) => {
+            let completion = failed_completion(key, &evaluation, payload, reason);
+            context.publisher.publish(&completion, None).await?
+        }
+        _ => {
+            let grade = failed_grade(context, key, payload, reason).await;
+            context.publisher.publish(&grade, None).await?
+        }
+    };
+    Ok(match published {
+        Published::Stored(_) => Recorded::Stored,
+        Published::AlreadyThere => Recorded::AlreadyThere,
+    })
+}
+
+/// What is done with the messages of a subject.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// A release becomes a completion.
+    Generate,
+    /// A completion becomes a grade.
+    Grade,
+}
+
+/// The stage of an item's subject; `None` for any other.
+pub(crate) fn stage_of(on: &str) -> Option<Stage> {
+    if on.starts_with("tm.ready.") {
+        Some(Stage::Generate)
+    } else if on.starts_with("tm.done.") {
+        Some(Stage::Grade)
+    } else {
+        None
+    }
+}
+
+/// Whether the item of a READY or DONE subject has the outcome that its message was to bring.
+///
+/// # Errors
+/// When the broker does not answer.
+pub async fn is_recorded(context: &Context, on: &str) -> Result<bool, Failure> {
+    let (Some(key), Some(stage)) = (subject::key_of(on), stage_of(on)) else {
+        return Ok(false);
+    };
+    match stage {
+        Stage::Generate => holds(context, declared::DONE, subject::done(&key)).await,
+        Stage::Grade => holds(context, declared::GRADE, subject::grade(&key)).await,
+    }
+}
+
+async fn holds(context: &Context, stream: Stream, on: String) -> Result<bool, Failure> {
+    let stream = context.jetstream().get_stream_no_info(stream.name).await;
+    let stream = stream.map_err(|error| Failure::of(Class::Transient, &error))?;
+    match stream.direct_get_last_for_subject(on).await {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == DirectGetErrorKind::NotFound => Ok(false),
+        Err(error) => Err(Failure::of(Class::Transient, &error)),
+    }
+}
+
+/// The newest event of an evaluation that can be read; `None` when none is known.
+///
+/// # Errors
+/// When the broker does not answer.
+pub async fn newest_event(context: &Context, evaluation: &EvaluationId) -> Result<Option<EvaluationEvent>, Failure> {
+    let stream = context.jetstream().get_stream_no_info(declared::EVALUATION.name).await;
+    let stream = stream.map_err(|error| Failure::of(Class::Transient, &error))?;
+    let filter = subject::evaluation_events(evaluation);
+    let last = match stream.get_last_raw_message_by_subject(&filter).await {
+        Ok(message) => message,
+        Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => return Ok(None),
+        Err(error) => return Err(Failure::of(Class::Transient, &error)),
+    };
+    if let Some(event) = tidemill_streams::evaluation_event(&last.subject, &last.payload) {
+        return Ok(Some(event));
+    }
+    // What came last is no event of ours: the newest that is one counts.
+    let mut follow = crate::Follow::open(context, declared::EVALUATION, filter, false, crate::Start::Beginning).await;
+    let mut newest = None;
+    while let Some(message) = follow.next_known().await {
+        newest = tidemill_streams::evaluation_event(&message.subject, &message.payload).or(newest);
+    }
+    Ok(newest)
+}
+
+fn failed_completion(key: ItemKey, evaluation: &EvaluationEvent, payload: &[u8], reason: &str) -> Completion {
+    let release = tidemill_codec::decode::<Release>(payload).ok();
+    let manifest = release
+        .filter(|release| release.key == key)
+        .map(|release| release.manifest);
+    let now = now();
+    Completion {
+        key,
+        manifest: manifest.unwrap_or_else(|| evaluation.manifest.clone()),
+        ending: Ending::EngineError,
+        text: String::new(),
+        reasoning: None,
+        finish_reason: None,
+        stop_reason: None,
+        truncated: false,
+        choices: Vec::new(),
+        detail: Some(reason.to_owned()),
+        prompt_tokens: 0,
+        completion_tokens: 0,
+        requests: 0,
+        attempts: 0,
+        cached: false,
+        generation: None,
+        engine: String::new(),
+        started: now,
+        finished: now,
+    }
+}
+
+/// The grade of a completion that no grader could grade. It has the completion's costs where those can be read.
+async fn failed_grade(context: &Context, key: ItemKey, payload: &[u8], reason: &str) -> Grade {
+    // What cannot be read, or fetched, costs nothing as far as is known.
+    let completion = context.store.check_out::<Completion>(payload).await.ok();
+    let completion = completion.filter(|completion| completion.key == key);
+    let now = now();
+    let grade = Grade {
+        key,
+        outcome: Outcome::GraderError,
+        score: 0.0,
+        score_before_cut: None,
+        extracted: None,
+        grader: NO_GRADER.to_owned(),
+        reason: Some(reason.to_owned()),
+        truncated: false,
+        prompt_tokens: 0,
+        completion_tokens: 0,
+        requests: 0,
+        cached: false,
+        started: now,
+        finished: now,
+        graded: now,
+    };
+    match completion {
+        Some(completion) => Grade {
+            prompt_tokens: completion.prompt_tokens,
+            completion_tokens: completion.completion_tokens,
+            requests: completion.requests,
+            cached: completion.cached,
+            started: completion.started,
+            finished: completion.finished,
+            ..grade
+        },
+        None => grade,
+    }
+}

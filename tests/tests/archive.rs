@@ -1,0 +1,456 @@
+//! Evaluations that left the broker: the same to every reader, and nothing is asked of the engine again.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test may fail this way"
+)]
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tidemill_service::fault::Point;
+use tidemill_testkit::{FakeEngine, Service};
+use tidemill_tests::{Ran, Workbench, tidemill};
+
+const PATIENCE: Duration = Duration::from_secs(90);
+
+fn run(arguments: &[String]) -> Ran {
+    tidemill(&arguments.iter().map(String::as_str).collect::<Vec<_>>()).unwrap()
+}
+
+/// Runs a command on the bench's data, which must go well.
+fn done(bench: &Workbench, arguments: &[&str]) -> Ran {
+    let data = bench.text("data");
+    let ran = tidemill(&[arguments, &["--data-dir", &data]].concat()).unwrap();
+    assert_eq!(ran.code, Some(0), "{arguments:?}: {}", ran.log);
+    ran
+}
+
+#[test]
+fn an_archived_evaluation_is_the_same_to_every_reader_and_again_asks_nothing() {
+    let bench = Workbench::new(50).unwrap();
+    let engine = FakeEngine::builder().respond(Workbench::answer).start().unwrap();
+    let mut command = bench.evaluate(&engine.url(), engine.model());
+    command.extend(["--run", "sums", "--step", "3"].map(str::to_owned));
+    let first = run(&command);
+    assert_eq!(first.code, Some(0), "{}", first.log);
+    let result = first.json().unwrap();
+    let id = result["evaluation"].as_str().unwrap();
+    let requests = engine.stats().requests;
+    let items = done(&bench, &["items", id, "--json"]).output;
+    assert_eq!(items.lines().count() as u64, Workbench::samples(50));
+    let results = done(&bench, &["results", "--json"]).output;
+    let regraded = done(&bench, &["regrade", id, "--json"]).json().unwrap();
+
+    let archived = done(&bench, &["archive", "now", id, "--purge", "--json"])
+        .json()
+        .unwrap();
+    assert_eq!(
+        (&archived["state"], &archived["rows"]),
+        (&"purged".into(), &Workbench::samples(50).into())
+    );
+    let folder = bench.path("data/objects").join(archived["folder"].as_str().unwrap());
+    for file in ["archive.json", "provenance.json", "result.json", "items/00000.parquet"] {
+        assert!(folder.join(file).exists(), "{file}");
+    }
+    let kept: Value = serde_json::from_slice(&std::fs::read(folder.join("result.json")).unwrap()).unwrap();
+    assert_eq!(kept, result);
+    let streams = done(&bench, &["doctor", "--json"]).json().unwrap();
+    for stream in ["DONE", "GRADE"] {
+        let found = streams
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|finding| finding["check"] == stream)
+            .unwrap();
+        assert!(found["detail"].as_str().unwrap().starts_with("0 messages"), "{found}");
+    }
+
+    let archive = streams
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|finding| finding["check"] == "archive");
+    let detail = archive.unwrap()["detail"].as_str().unwrap();
+    assert!(
+        detail.starts_with("0 wait to be archived") && detail.contains("1 are out"),
+        "{detail}"
+    );
+
+    assert_eq!(done(&bench, &["items", id, "--json"]).output, items, "byte for byte");
+    assert_eq!(done(&bench, &["results", "--json"]).output, results);
+    let again = done(&bench, &["regrade", id, "--json"]).json().unwrap();
+    assert_eq!((&again["graded"], &again["changed"]), (&regraded["graded"], &0.into()));
+    let second = run(&command);
+    assert_eq!(second.code, Some(0), "{}", second.log);
+    assert_eq!(second.json().unwrap(), result);
+    assert_eq!(engine.stats().requests, requests, "the engine was asked again");
+
+    // A run that goes back takes the result off the trend line, wherever its items are.
+    done(&bench, &["archive", "list"]);
+    done(&bench, &["announce", "--run", "sums", "--step", "2", "--rolled-back"]);
+    let mut up = Service::tidemill()
+        .unwrap()
+        .args(["up", "--data-dir", &bench.text("data")])
+        .env_remove("NATS_URL")
+        .spawn()
+        .unwrap();
+    wait_until(|| {
+        let results = done(&bench, &["results", "--json"]).json().unwrap();
+        results[0]["state"] == "superseded"
+    });
+    up.terminate().unwrap();
+    up.wait(PATIENCE).unwrap();
+    assert_eq!(done(&bench, &["items", id, "--json"]).output, items);
+    assert_eq!(engine.stats().requests, requests);
+}
+
+fn wait_until(mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "it does not come to that");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn services_archive_and_purge_by_themselves() {
+    let bench = Workbench::new(20).unwrap();
+    let engine = FakeEngine::builder().respond(Workbench::answer).start().unwrap();
+    let command = bench.evaluate(&engine.url(), engine.model());
+    let first = run(&command);
+    assert_eq!(first.code, Some(0), "{}", first.log);
+    let result = first.json().unwrap();
+    let id = result["evaluation"].as_str().unwrap();
+    let requests = engine.stats().requests;
+    let items = done(&bench, &["items", id, "--json"]).output;
+    let mut up = up(&bench, None);
+    wait_until(|| {
+        let listed = done(&bench, &["archive", "list", "--json"]).json().unwrap();
+        listed[0]["state"] == "purged"
+    });
+    assert_eq!(done(&bench, &["items", id, "--json"]).output, items);
+    up.kill9().unwrap();
+    let second = run(&command);
+    assert_eq!(second.json().unwrap(), result);
+    assert_eq!(engine.stats().requests, requests);
+}
+
+fn slow_engine() -> FakeEngine {
+    let slow =
+        |request: &tidemill_testkit::engine::Request| Workbench::answer(request).after(Duration::from_millis(30));
+    FakeEngine::builder().respond(slow).start().unwrap()
+}
+
+fn impatient(bench: &Workbench, engine: &FakeEngine) -> Vec<String> {
+    let mut command = bench.evaluate(&engine.url(), engine.model());
+    command.extend(["--max-in-flight", "4", "--engine-patience", "3s"].map(str::to_owned));
+    command
+}
+
+/// Begins an evaluation, takes its engine away, and returns its result: invalid, with samples missing.
+fn lose_the_engine(command: &[String], engine: &FakeEngine) -> Value {
+    let mut service = Service::tidemill()
+        .unwrap()
+        .args(command)
+        .env_remove("NATS_URL")
+        .spawn()
+        .unwrap();
+    while engine.stats().requests < 60 {
+        std::thread::sleep(Duration::from_millis(5));
+        assert!(service.poll().unwrap().is_none(), "ended early: {:?}", service.log());
+    }
+    engine.set_down(true).unwrap();
+    assert_eq!(service.wait(PATIENCE).unwrap().code(), Some(1), "{:?}", service.log());
+    serde_json::from_str(&service.output()).unwrap()
+}
+
+#[test]
+fn an_invalid_evaluation_goes_on_after_its_archive_where_it_was() {
+    let items = 40;
+    let bench = Workbench::new(items).unwrap();
+    let engine = slow_engine();
+    let command = impatient(&bench, &engine);
+    let invalid = lose_the_engine(&command, &engine);
+    let id = invalid["evaluation"].as_str().unwrap();
+    let before = done(&bench, &["items", id, "--json"]).output;
+    let archived = done(&bench, &["archive", "now", id, "--purge", "--json"])
+        .json()
+        .unwrap();
+    let kept = archived["completions"].as_u64().unwrap();
+    assert!(kept > 0 && kept < Workbench::samples(items), "{archived}");
+    assert_eq!(done(&bench, &["items", id, "--json"]).output, before);
+
+    engine.set_down(false).unwrap();
+    let earlier = engine.stats().requests;
+    let again = run(&command);
+    assert_eq!(again.code, Some(0), "{}", again.log);
+    assert_eq!(again.json().unwrap()["state"], "final");
+    let asked = engine.stats().requests - earlier;
+    // Every item is a request or, by likelihood, four; those are last.
+    let most = Workbench::requests(items) - kept + 2;
+    assert!(asked <= most, "{asked} requests after the archive, for at most {most}");
+    let after = done(&bench, &["items", id, "--json"]).output;
+    let finished = |items: &str| -> Vec<Value> {
+        let rows = items.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        rows.filter(|row| !row["completion"].is_null()).collect()
+    };
+    let after = finished(&after);
+    for row in finished(&before) {
+        let same = |other: &&Value| {
+            ["benchmark", "item", "sample"]
+                .iter()
+                .all(|field| other[*field] == row[*field])
+        };
+        assert_eq!(
+            after.iter().find(same).unwrap()["times"]["finished"],
+            row["times"]["finished"],
+            "{row}"
+        );
+    }
+}
+
+#[test]
+fn a_regrade_stands_beside_the_first_grades() {
+    let bench = Workbench::new(20).unwrap();
+    let engine = FakeEngine::builder().respond(Workbench::answer).start().unwrap();
+    let first = run(&bench.evaluate(&engine.url(), engine.model()));
+    assert_eq!(first.code, Some(0), "{}", first.log);
+    let result = first.json().unwrap();
+    let id = result["evaluation"].as_str().unwrap();
+    let requests = engine.stats().requests;
+    let items = done(&bench, &["items", id, "--json"]).output;
+
+    // Answers that are one off were wrong: four of twenty sums.
+    let lenient = "[[benchmark]]\nname = \"exact\"\n[benchmark.grader]\nkind = \"numeric\"\ntolerance = 1.0\n";
+    let file = bench.write("graders.toml", lenient).unwrap().display().to_string();
+    let regraded = done(&bench, &["regrade", id, "--grader", &file, "--json"])
+        .json()
+        .unwrap();
+    assert_eq!(regraded["old"], result);
+    assert_eq!((&regraded["regrade"], &regraded["changed"]), (&1.into(), &4.into()));
+    assert_eq!(regraded["new"]["benchmarks"][0]["mean"], 1.0);
+    assert_eq!(
+        regraded["new"]["benchmarks"][1], result["benchmarks"][1],
+        "by the same sums"
+    );
+    let change = &regraded["changes"][0];
+    assert_eq!(
+        (&change["old"]["outcome"], &change["new"]["outcome"]),
+        (&"incorrect".into(), &"correct".into())
+    );
+    assert!(change["reason"].as_str().unwrap().contains("numeric@"), "{change}");
+    let kept = bench.path("data/objects").join(regraded["folder"].as_str().unwrap());
+    let kept: Value = serde_json::from_slice(&std::fs::read(kept.join("result.json")).unwrap()).unwrap();
+    assert_eq!(kept, regraded["new"]);
+
+    let again = done(&bench, &["regrade", id]);
+    assert!(again.output.contains("0 changed"), "{}", again.output);
+    let theirs = done(
+        &bench,
+        &["items", id, "--regrade", "1", "--benchmark", "exact", "--json"],
+    )
+    .output;
+    assert!(
+        theirs.lines().all(|line| line.contains("\"outcome\":\"correct\"")),
+        "{theirs}"
+    );
+    assert_eq!(
+        done(&bench, &["items", id, "--json"]).output,
+        items,
+        "the first grades stay"
+    );
+    assert_eq!(engine.stats().requests, requests);
+}
+
+#[test]
+fn what_cannot_be_regraded_or_archived_is_named_with_the_reason() {
+    let bench = Workbench::new(5).unwrap();
+    let engine = FakeEngine::builder().respond(Workbench::answer).start().unwrap();
+    let first = run(&bench.evaluate(&engine.url(), engine.model()));
+    let result = first.json().unwrap();
+    let (id, data) = (result["evaluation"].as_str().unwrap(), bench.text("data"));
+    let unknown = "0123456789abcdef";
+    for command in [
+        ["regrade", unknown].as_slice(),
+        &["archive", "now", unknown],
+        &["items", unknown],
+    ] {
+        let ran = tidemill(&[command, &["--data-dir", &data]].concat()).unwrap();
+        assert_eq!(ran.code, Some(2), "{command:?}");
+        assert!(
+            ran.log.contains(unknown) && ran.log.contains("tidemill results"),
+            "{}",
+            ran.log
+        );
+    }
+    let ran = tidemill(&["items", id, "--regrade", "7", "--data-dir", &data]).unwrap();
+    assert!(ran.code == Some(2) && ran.log.contains("no regrade 7"), "{}", ran.log);
+    for (graders, part) in [
+        (
+            "[[benchmark]]\nname = \"exakt\"\n[benchmark.grader]\nkind = \"exact\"\n",
+            "did you mean \"exact\"?",
+        ),
+        (
+            "[[benchmark]]\nname = \"chat\"\n[benchmark.grader]\nkind = \"likelihood\"\n",
+            "grader.kind",
+        ),
+        ("[grader]\nkind = \"exact\"\ntolerance = 2\n", "grader.tolerance"),
+    ] {
+        let file = bench.write("graders.toml", graders).unwrap().display().to_string();
+        let ran = tidemill(&["regrade", id, "--grader", &file, "--data-dir", &data]).unwrap();
+        assert_eq!(ran.code, Some(2), "{graders}");
+        assert!(
+            ran.log.contains(part) && ran.log.contains("graders.toml"),
+            "{part}: {}",
+            ran.log
+        );
+    }
+}
+
+/// All services on the bench's data, archiving and purging at once; with a fault they kill themselves at that point.
+fn up(bench: &Workbench, fault: Option<Point>) -> Service {
+    let launch = Service::tidemill()
+        .unwrap()
+        .args(["up", "--data-dir", &bench.text("data")])
+        .env("TIDEMILL_ARCHIVE__AFTER", "0s")
+        .env("TIDEMILL_ARCHIVE__KEEP", "0s")
+        .env_remove("NATS_URL");
+    let launch = match fault {
+        Some(point) => launch.env("TIDEMILL_FAULT", format!("{}:1", point.name())),
+        None => launch,
+    };
+    launch.spawn().unwrap()
+}
+
+#[test]
+fn a_kill_between_any_two_effects_of_an_archive_loses_nothing() {
+    let bench = Workbench::new(10).unwrap();
+    let engine = FakeEngine::builder().respond(Workbench::answer).start().unwrap();
+    let points = [
+        Point::ArchiveWritten,
+        Point::ArchiveCommitted,
+        Point::ArchivePurgeBegun,
+        Point::ArchiveDonePurged,
+        Point::ArchiveGradePurged,
+        Point::ArchivePurged,
+    ];
+    for (step, point) in (1..).zip(points) {
+        let mut command = bench.evaluate(&engine.url(), engine.model());
+        command.extend(["--run", "r", "--step", &format!("{step}")].map(str::to_owned));
+        let first = run(&command);
+        assert_eq!(first.code, Some(0), "{}", first.log);
+        let result = first.json().unwrap();
+        let id = result["evaluation"].as_str().unwrap();
+        let requests = engine.stats().requests;
+        let items = done(&bench, &["items", id, "--json"]).output;
+        let killed = up(&bench, Some(point)).wait(PATIENCE).unwrap();
+        assert!(!killed.success(), "{} was not reached", point.name());
+        assert_eq!(done(&bench, &["items", id, "--json"]).output, items, "{}", point.name());
+        let mut next = up(&bench, None);
+        wait_until(|| {
+            let listed = done(&bench, &["archive", "list", "--json"]).json().unwrap();
+            listed
+                .as_array()
+                .unwrap()
+                .iter()
+                .all(|archive| archive["state"] == "purged")
+        });
+        next.terminate().unwrap();
+        next.wait(PATIENCE).unwrap();
+        assert_eq!(done(&bench, &["items", id, "--json"]).output, items, "{}", point.name());
+        assert_eq!(run(&command).json().unwrap(), result, "{}", point.name());
+        assert_eq!(engine.stats().requests, requests, "{}", point.name());
+    }
+}
+
+#[test]
+fn a_kill_while_an_archived_evaluation_is_put_back_costs_no_request() {
+    let items = 40;
+    for point in [Point::ArchiveRestored, Point::ArchiveReopened] {
+        let (bench, engine) = (Workbench::new(items).unwrap(), slow_engine());
+        let command = impatient(&bench, &engine);
+        let invalid = lose_the_engine(&command, &engine);
+        let id = invalid["evaluation"].as_str().unwrap();
+        let archived = done(&bench, &["archive", "now", id, "--purge", "--json"])
+            .json()
+            .unwrap();
+        let kept = archived["completions"].as_u64().unwrap();
+        let before = done(&bench, &["items", id, "--json"]).output;
+        engine.set_down(false).unwrap();
+        let mut killed = Service::tidemill()
+            .unwrap()
+            .args(&command)
+            .env("TIDEMILL_FAULT", format!("{}:1", point.name()))
+            .env_remove("NATS_URL")
+            .spawn()
+            .unwrap();
+        assert!(
+            !killed.wait(PATIENCE).unwrap().success(),
+            "{} was not reached",
+            point.name()
+        );
+        assert_eq!(
+            done(&bench, &["items", id, "--json"]).output,
+            before,
+            "{}",
+            point.name()
+        );
+        let earlier = engine.stats().requests;
+        let again = run(&command);
+        assert_eq!(again.json().unwrap()["state"], "final", "{}", again.log);
+        let asked = engine.stats().requests - earlier;
+        assert!(
+            asked <= Workbench::requests(items) - kept + 2,
+            "{}: {asked} requests",
+            point.name()
+        );
+    }
+}
+
+#[test]
+fn every_point_after_an_end_is_killed_at_by_a_test_here() {
+    assert_eq!(Point::ALL.iter().filter(|point| point.is_after_end()).count(), 6 + 2);
+}
+
+#[test]
+fn an_object_store_that_takes_nothing_is_shown_by_doctor_and_waited_for() {
+    let bench = Workbench::new(10).unwrap();
+    let engine = FakeEngine::builder().respond(Workbench::answer).start().unwrap();
+    let first = run(&bench.evaluate(&engine.url(), engine.model()));
+    let result = first.json().unwrap();
+    let id = result["evaluation"].as_str().unwrap();
+    let items = done(&bench, &["items", id, "--json"]).output;
+    // A file where the folder should be: nothing can be written below it.
+    let blocked = bench.write("data/objects/archive", "").unwrap();
+    let data = bench.text("data");
+    let mut services = up(&bench, None);
+    let mut said = String::new();
+    wait_until(|| {
+        let doctor = tidemill(&["doctor", "--json", "--data-dir", &data]).unwrap();
+        let findings = doctor.json().unwrap();
+        let found = findings
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|finding| finding["check"] == "archive")
+            .cloned();
+        let found = found.unwrap();
+        said = found["detail"].as_str().unwrap().to_owned();
+        doctor.code == Some(1) && found["ok"] == false
+    });
+    for part in ["1 wait to be archived", id, "archive/", "nothing is purged"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert_eq!(done(&bench, &["items", id, "--json"]).output, items);
+    std::fs::remove_file(blocked).unwrap();
+    wait_until(|| {
+        let listed = done(&bench, &["archive", "list", "--json"]).json().unwrap();
+        listed[0]["state"] == "purged"
+    });
+    assert_eq!(done(&bench, &["items", id, "--json"]).output, items);
+    services.terminate().unwrap();
+    services.wait(PATIENCE).unwrap();
+}
