@@ -15,7 +15,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test ci bench bench-million chaos lint fmt fmt-check clippy docs deny spelling schemas generated broker bins \
+.PHONY: help build demo test ci bench bench-delivery bench-million chaos lint fmt fmt-check clippy docs deny spelling schemas generated broker bins \
 	rust-test python-test ops-test clean
 
 help: ## List the targets
@@ -39,13 +39,19 @@ ci: lint test generated ## Everything CI runs
 bench: build ## Measure what Tidemill itself costs, against an engine that answers at once
 	$(CARGO) build --locked --release --package tidemill-testkit --bin tidemill-fake-engine
 	$(PYTHON) ops/bench/evaluate.py
+	$(CARGO) build --locked --package tidemill-tests --bin tidemill-chaos
+	TIDEMILL_BIN="$(abspath $(TARGET))/release/tidemill" $(TARGET)/debug/tidemill-chaos --resume 20000
 
 bench-million: build ## One evaluation of a million items, all killed on the way: memory, rate, restart: ITEMS=1000000
 	$(CARGO) build --locked --release --package tidemill-testkit --bin tidemill-fake-engine
 	$(PYTHON) ops/bench/million.py --items $(or $(ITEMS),1000000)
 
-chaos: broker bins ## Kill, suspend and cut off real processes, and compare: SEED=1 RUNS=1 CHAOS_FLAGS=
+chaos: broker bins ## Kill, suspend and cut off real processes, and compare: SEED=, RUNS=, CHAOS_FLAGS=
 	$(TARGET)/debug/tidemill-chaos --seed $(or $(SEED),1) --runs $(or $(RUNS),1) $(CHAOS_FLAGS)
+
+bench-delivery: build ## Measure delivery alone and the whole, on one broker and on three
+	$(CARGO) build --locked --release --package tidemill-testkit --bin tidemill-bench-pipeline
+	$(TARGET)/release/tidemill-bench-pipeline
 
 lint: fmt-check clippy docs spelling deny ## Formatting, clippy, docs, spelling, dependencies: warnings are errors
 
@@ -68,6 +74,7 @@ python-test: bins broker $(VENV)/installed ## Run the Python client against a ru
 ops-test: $(VENV)/installed ## Test the scripts and docker-compose.yml
 	ops/tests/get-nats-server.sh
 	TIDEMILL_BIN="$(wildcard $(abspath $(TARGET))/debug/tidemill)" $(VENV)/bin/python ops/tests/compose.py
+	$(VENV)/bin/python ops/tests/nats.py
 
 clean: ## Remove what was built and fetched; evaluations in .tidemill stay
 	$(CARGO) clean

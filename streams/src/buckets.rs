@@ -71,6 +71,12 @@ pub const ARCHIVE: Bucket = Bucket {
 pub const ALL: [Bucket; 6] = [GROUPS, LEASES, META, FAILURES, ARCHIVE, SUITES];
 
 impl Bucket {
+    /// The name of the stream that holds it.
+    #[must_use]
+    pub fn stream(&self) -> String {
+        format!("KV_{}", self.name)
+    }
+
     /// The server's configuration of this bucket on `replicas` nodes.
     #[must_use]
     pub fn config(&self, replicas: usize) -> Config {

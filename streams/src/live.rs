@@ -1,10 +1,11 @@
 //! Declared against live: plan, apply, check.
 
 use async_nats::jetstream::consumer::PullConsumer;
-use async_nats::jetstream::context::{GetStreamErrorKind, KeyValueErrorKind};
+use async_nats::jetstream::context::{CreateStreamError, CreateStreamErrorKind, GetStreamErrorKind};
 use async_nats::jetstream::{self, stream};
 use serde::Serialize;
 
+use crate::buckets::Bucket;
 use crate::{Durable, Retention, buckets, declared, durable};
 
 /// One way in which the broker is not as declared.
@@ -43,6 +44,50 @@ pub enum Error {
         /// What came back.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// There are not enough servers for the copies asked for.
+    #[error(
+        "{action} {name}: {replicas} copies need {replicas} servers in one cluster, and this broker has fewer of them up: start more, or set `replicas` of [broker] to 1"
+    )]
+    TooFewServers {
+        /// What was tried.
+        action: &'static str,
+        /// On what.
+        name: String,
+        /// The copies asked for.
+        replicas: usize,
+    },
+}
+
+/// The server's codes for: no suitable peers for placement, insufficient resources, replicas without a cluster.
+const TOO_FEW_SERVERS: [u64; 3] = [10_005, 10_023, 10_074];
+
+/// The failure to give `name` so many copies.
+fn not_placed<E: std::error::Error + Send + Sync + 'static>(
+    action: &'static str,
+    name: &str,
+    replicas: usize,
+) -> impl FnOnce(E) -> Error + use<E> {
+    let name = name.to_owned();
+    move |source| {
+        if replicas > 1 && codes(&source).any(|code| TOO_FEW_SERVERS.contains(&code)) {
+            Error::TooFewServers { action, name, replicas }
+        } else {
+            failed(action, &name)(source)
+        }
+    }
+}
+
+/// The server's codes in an error and its sources.
+fn codes<'a>(error: &'a (dyn std::error::Error + 'static)) -> impl Iterator<Item = u64> + 'a {
+    let chain = std::iter::successors(Some(error), |error| error.source());
+    chain.filter_map(|error| {
+        let answer = error.downcast_ref::<jetstream::Error>().cloned();
+        let answer = answer.or_else(|| match error.downcast_ref::<CreateStreamError>()?.kind() {
+            CreateStreamErrorKind::JetStream(answer) => Some(answer),
+            _ => None,
+        });
+        answer.map(|answer| answer.error_code().0)
+    })
 }
 
 fn failed<E: std::error::Error + Send + Sync + 'static>(
@@ -95,9 +140,9 @@ pub async fn plan(js: &jetstream::Context, replicas: usize) -> Result<Vec<Differ
         }
     }
     for bucket in buckets::ALL {
-        match js.get_key_value(bucket.name).await {
-            Ok(_) => {}
-            Err(error) if error.kind() == KeyValueErrorKind::GetBucket => differences.push(missing(bucket.name)),
+        match js.get_stream(bucket.stream()).await {
+            Ok(live) => compare_bucket(&bucket, replicas, &live.cached_info().config, &mut differences),
+            Err(error) if is_missing(&error.kind()) => differences.push(missing(bucket.name)),
             Err(error) => return Err(failed("look up bucket", bucket.name)(error)),
         }
     }
@@ -112,9 +157,13 @@ pub async fn apply(js: &jetstream::Context, replicas: usize) -> Result<Vec<Diffe
     let differences = plan(js, replicas).await?;
     let differs = |name: &str| differences.iter().any(|difference| difference.name == name);
     for declared in declared::ALL.iter().filter(|stream| differs(stream.name)) {
-        js.create_or_update_stream(declared.config(replicas))
+        let mut config = declared.config(replicas);
+        if let Ok(live) = js.get_stream(declared.name).await {
+            config.max_bytes = kept_limit(config.max_bytes, live.cached_info().config.max_bytes);
+        }
+        js.create_or_update_stream(config)
             .await
-            .map_err(failed("apply stream", declared.name))?;
+            .map_err(not_placed("apply stream", declared.name, replicas))?;
     }
     for durable in durable::fixed().iter().filter(|durable| differs(&durable.name)) {
         ensure(js, durable).await?;
@@ -122,7 +171,7 @@ pub async fn apply(js: &jetstream::Context, replicas: usize) -> Result<Vec<Diffe
     for bucket in buckets::ALL.iter().filter(|bucket| differs(bucket.name)) {
         js.create_or_update_key_value(bucket.config(replicas))
             .await
-            .map_err(failed("apply bucket", bucket.name))?;
+            .map_err(not_placed("apply bucket", bucket.name, replicas))?;
     }
     Ok(differences)
 }
@@ -179,6 +228,13 @@ fn missing(name: &str) -> Difference {
     }
 }
 
+/// A limit that an operator raised is kept: that is what is done when a stream is full, and it must not stop a service from
+/// starting.
+const fn kept_limit(declared: i64, live: i64) -> i64 {
+    let is_raised = live < 0 || live > declared;
+    if is_raised { live } else { declared }
+}
+
 fn compare(declared: &stream::Config, live: &stream::Config, differences: &mut Vec<Difference>) {
     let fields = [
         (
@@ -206,7 +262,11 @@ fn compare(declared: &stream::Config, live: &stream::Config, differences: &mut V
             declared.max_messages_per_subject.to_string(),
             live.max_messages_per_subject.to_string(),
         ),
-        ("max_bytes", declared.max_bytes.to_string(), live.max_bytes.to_string()),
+        (
+            "max_bytes",
+            kept_limit(declared.max_bytes, live.max_bytes).to_string(),
+            live.max_bytes.to_string(),
+        ),
         (
             "max_age",
             format!("{:?}", declared.max_age),
@@ -266,6 +326,12 @@ fn compare_durable(declared: &Durable, live: &PullConsumer, differences: &mut Ve
             declared.max_deliver.to_string(),
             live.max_deliver.to_string(),
         ),
+        // None of its own: as many as its stream has, and following it when that changes.
+        (
+            "num_replicas",
+            declared.num_replicas.to_string(),
+            live.num_replicas.to_string(),
+        ),
     ];
     let name = declared.durable_name.unwrap_or_default();
     differences.extend(fields.into_iter().filter(|(_, declared, live)| declared != live).map(
@@ -276,4 +342,47 @@ fn compare_durable(declared: &Durable, live: &PullConsumer, differences: &mut Ve
             live,
         },
     ));
+}
+
+fn compare_bucket(declared: &Bucket, replicas: usize, live: &stream::Config, differences: &mut Vec<Difference>) {
+    let fields = [
+        ("num_replicas", replicas.to_string(), live.num_replicas.to_string()),
+        ("max_bytes", declared.max_bytes.to_string(), live.max_bytes.to_string()),
+        (
+            "max_age",
+            format!("{:?}", declared.max_age.unwrap_or_default()),
+            format!("{:?}", live.max_age),
+        ),
+    ];
+    differences.extend(fields.into_iter().filter(|(_, declared, live)| declared != live).map(
+        |(field, declared_value, live)| Difference {
+            name: declared.name.to_owned(),
+            field,
+            declared: declared_value,
+            live,
+        },
+    ));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{compare, declared};
+
+    #[test]
+    fn a_limit_that_was_raised_is_no_difference_and_a_lowered_one_is() {
+        let differences = |max_bytes| {
+            let declared = declared::DONE.config(1);
+            let mut live = declared.clone();
+            live.max_bytes = max_bytes;
+            let mut differences = Vec::new();
+            compare(&declared, &live, &mut differences);
+            differences
+                .iter()
+                .map(|difference| difference.field)
+                .collect::<Vec<_>>()
+        };
+        let limit = declared::DONE.max_bytes;
+        assert!(differences(limit).is_empty() && differences(limit + 1).is_empty() && differences(-1).is_empty());
+        assert_eq!(differences(limit - 1), ["max_bytes"]);
+    }
 }

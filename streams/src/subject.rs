@@ -2,6 +2,9 @@
 
 use tidemill_domain::{EvaluationId, EvaluationState, GenerationKey, GroupId, ItemKey, RunId, SuiteName, TeamId};
 
+/// Where processes are asked about themselves; no stream keeps it.
+pub const STATUS: &str = "tm.status";
+
 /// Makes a subject token of any name: `.`, `*`, `>`, `%`, white space and control characters are percent-encoded.
 #[must_use]
 pub fn token(name: &str) -> String {

@@ -2,7 +2,9 @@
 
 pub mod chaos;
 mod command;
+mod pipeline;
 mod workbench;
 
 pub use command::{Ran, tidemill};
+pub use pipeline::{Pipeline, ROLES, Setup, limit_stream};
 pub use workbench::{SUITE, Workbench, workspace};

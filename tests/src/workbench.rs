@@ -142,7 +142,13 @@ impl Workbench {
     pub fn comparable(result: &Value) -> Value {
         let benchmarks = result["benchmarks"].as_array().cloned().unwrap_or_default();
         let kept = benchmarks.into_iter().map(|mut benchmark| {
-            for field in ["requests", "prompt_tokens", "completion_tokens", "cached"] {
+            for field in [
+                "requests",
+                "prompt_tokens",
+                "completion_tokens",
+                "cached",
+                "cache_hit_rate",
+            ] {
                 benchmark[field] = Value::Null;
             }
             benchmark

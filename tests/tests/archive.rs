@@ -97,6 +97,7 @@ fn an_archived_evaluation_is_the_same_to_every_reader_and_again_asks_nothing() {
         .env_remove("NATS_URL")
         .spawn()
         .unwrap();
+    up.wait_for_line("ready", PATIENCE).unwrap();
     wait_until(|| {
         let results = done(&bench, &["results", "--json"]).json().unwrap();
         results[0]["state"] == "superseded"
@@ -318,11 +319,18 @@ fn up(bench: &Workbench, fault: Option<Point>) -> Service {
         .env("TIDEMILL_ARCHIVE__AFTER", "0s")
         .env("TIDEMILL_ARCHIVE__KEEP", "0s")
         .env_remove("NATS_URL");
-    let launch = match fault {
-        Some(point) => launch.env("TIDEMILL_FAULT", format!("{}:1", point.name())),
-        None => launch,
-    };
-    launch.spawn().unwrap()
+    match fault {
+        Some(point) => launch
+            .env("TIDEMILL_FAULT", format!("{}:1", point.name()))
+            .spawn()
+            .unwrap(),
+        None => {
+            let services = launch.spawn().unwrap();
+            // A command that came before would own the data directory.
+            services.wait_for_line("ready", PATIENCE).unwrap();
+            services
+        }
+    }
 }
 
 #[test]

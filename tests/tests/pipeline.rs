@@ -242,3 +242,152 @@ fn bad_answers_are_outcomes_of_their_own_and_make_the_evaluation_invalid() {
     assert_eq!(ran.code, Some(1), "{}", ran.log);
     assert_eq!(ran.json().unwrap()["state"], "invalid");
 }
+
+/// One benchmark by the exact grader alone.
+const ONE: &str = r#"
+name = "one"
+version = "1"
+
+[[benchmark]]
+name = "exact"
+data = "sums.jsonl"
+id = "id"
+prompt = "Q: {{ a }}+{{ b }}\nA:"
+target = "{{ sum }}"
+max_tokens = 8
+[benchmark.grader]
+kind = "exact"
+"#;
+
+#[test]
+fn an_evaluation_resumed_near_its_end_once_and_again_is_scored_over_all_its_samples() {
+    let items = 1_000;
+    let bench = Workbench::new(items).unwrap();
+    bench.write("suite.toml", ONE).unwrap();
+    let slow =
+        |request: &tidemill_testkit::engine::Request| Workbench::answer(request).after(Duration::from_millis(20));
+    let engine = FakeEngine::builder().respond(slow).start().unwrap();
+    let mut command = bench.evaluate(&engine.url(), engine.model());
+    command.extend(["--max-in-flight".to_owned(), "16".to_owned()]);
+    for requests in [900, 960] {
+        let mut killed = Service::tidemill()
+            .unwrap()
+            .args(&command)
+            .env_remove("NATS_URL")
+            .spawn()
+            .unwrap();
+        wait_for_requests(&engine, requests, &mut killed);
+        killed.kill9().unwrap();
+    }
+    let before = engine.stats().requests;
+    assert!(before < 1_000, "{before} requests: nothing is left to resume");
+    let last = run(&command);
+    assert_eq!(last.code, Some(0), "{}", last.log);
+    let result = last.json().unwrap();
+    let benchmark = &result["benchmarks"][0];
+    assert_eq!(
+        (result["state"].as_str(), benchmark["samples"].as_u64()),
+        (Some("final"), Some(1_000))
+    );
+    assert_eq!(
+        benchmark["outcomes"]["correct"], 800,
+        "sums 4n+1 that are multiples of 5 are answered wrong"
+    );
+    assert_eq!(benchmark["outcomes"]["incorrect"], 200);
+    assert_eq!(benchmark["mean"], 0.8);
+    let asked = engine.stats().requests;
+    assert!(
+        asked <= 1_000 + 2 * 16 + 3,
+        "{asked} requests: in flight at two kills, and three warm-ups"
+    );
+    let again = run(&command);
+    assert_eq!(again.json().unwrap(), result);
+    assert_eq!(engine.stats().requests, asked, "with nothing left nothing is asked");
+}
+
+/// A program in place of the engine, which the loader starts with the engine's arguments.
+fn engine_program(bench: &Workbench, script: &str) -> String {
+    use std::os::unix::fs::PermissionsExt as _;
+    let path = bench.write("engine.sh", script).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path.display().to_string()
+}
+
+/// An evaluation of a checkpoint with the engine of a script, which is started twice at most.
+fn evaluate_with(bench: &Workbench, script: &str) -> Service {
+    let checkpoint = tidemill_tests::workspace().join("services/engine/tests/data/hf-single");
+    let (suite, data) = (bench.text("suite.toml"), bench.text("data"));
+    Service::tidemill()
+        .unwrap()
+        .args([
+            "evaluate",
+            "--json",
+            "--suite",
+            &suite,
+            "--data-dir",
+            &data,
+            "--checkpoint",
+        ])
+        .arg(checkpoint)
+        .env_remove("NATS_URL")
+        .env("TIDEMILL_LOADER__ENGINE_STARTS", "2")
+        .env("TIDEMILL_LOADER__ENGINE_PROGRAM", engine_program(bench, script))
+        .env("TIDEMILL_GENERATOR__MAX_IN_FLIGHT", "1")
+        .env("REAL_ENGINE", built())
+        .spawn()
+        .unwrap()
+}
+
+/// The `tidemill` program beside this test.
+fn built() -> std::path::PathBuf {
+    let test = std::env::current_exe().unwrap();
+    std::env::var_os("TIDEMILL_BIN").map_or_else(|| test.ancestors().nth(2).unwrap().join("tidemill"), Into::into)
+}
+
+#[test]
+fn an_engine_that_dies_half_way_each_time_makes_the_evaluation_invalid_and_never_a_low_score() {
+    let bench = Workbench::new(4_000).unwrap();
+    bench.write("suite.toml", ONE).unwrap();
+    let mut service = evaluate_with(
+        &bench,
+        "#!/bin/sh\nexec timeout --signal KILL 6 \"$REAL_ENGINE\" \"$@\"\n",
+    );
+    let status = service.wait(Duration::from_secs(120)).unwrap();
+    assert_eq!(status.code(), Some(1), "{:?}", service.log());
+    let result: serde_json::Value = serde_json::from_str(&service.output()).unwrap();
+    assert_eq!(result["state"], "invalid");
+    let reason = result["reason"].as_str().unwrap();
+    assert!(
+        reason.contains("2 starts were tried") && reason.contains("samples are missing"),
+        "{reason}"
+    );
+    let benchmark = &result["benchmarks"][0];
+    let outcomes = &benchmark["outcomes"];
+    assert!(
+        outcomes["missing"].as_u64().unwrap() > 0 && benchmark["coverage"].as_f64().unwrap() < 1.0,
+        "{benchmark}"
+    );
+    assert!(
+        benchmark["coverage"].as_f64().unwrap() > 0.0,
+        "it died before the first answer: {benchmark}"
+    );
+    assert_eq!(
+        outcomes["engine_error"], 0,
+        "what the dead engine had in hand is missing, not wrong: {benchmark}"
+    );
+}
+
+#[test]
+fn an_engine_that_dies_before_its_first_answer_is_named_and_gives_no_result() {
+    let bench = Workbench::new(5).unwrap();
+    bench.write("suite.toml", ONE).unwrap();
+    let mut service = evaluate_with(&bench, "#!/bin/sh\necho no such device >&2\nexit 3\n");
+    let status = service.wait(Duration::from_secs(60)).unwrap();
+    assert_eq!(status.code(), Some(2), "{:?}", service.log());
+    assert_eq!(service.output(), "");
+    let said = service.log().join("\n");
+    assert!(
+        said.contains("2 starts were tried") && said.contains("no such device"),
+        "{said}"
+    );
+}

@@ -188,7 +188,6 @@ fn generators_of_three_versions_side_by_side_bring_the_undisturbed_report() {
     let result = pipeline.wait_for_end();
     let versions = pipeline.versions("DONE");
     assert_eq!(versions.len(), 3, "each generator took part: {versions:?}");
-    assert_eq!(pipeline.versions("READY").len(), 0);
     assert!(pipeline.versions("GRADE").len() >= 2);
     pipeline.assert_undisturbed(&result);
 }

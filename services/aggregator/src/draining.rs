@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::{DeliverPolicy, pull};
+use async_nats::jetstream::stream::PeerInfo;
 use tidemill_domain::EvaluationId;
 use tidemill_service::Context;
 use tidemill_streams::{declared, subject};
@@ -58,7 +59,12 @@ impl Draining {
 }
 
 /// How many completions an evaluation has: one a key, also where an operator had one delivered again.
+///
+/// Counted by a consumer in the memory of one of the servers that have a copy. Where that copy may be behind its leader's, the
+/// count is refused: an evaluation that ended with it would miss completions.
 async fn completions(context: &Context, evaluation: &EvaluationId) -> Result<u64, async_nats::Error> {
+    let stream = context.jetstream().get_stream_no_info(declared::DONE.name).await?;
+    let copies = stream.get_info().await?.cluster.unwrap_or_default();
     let config = pull::Config {
         filter_subject: subject::done_of_evaluation(evaluation),
         deliver_policy: DeliverPolicy::LastPerSubject,
@@ -72,9 +78,20 @@ async fn completions(context: &Context, evaluation: &EvaluationId) -> Result<u64
         .create_consumer_on_stream(config, declared::DONE.name)
         .await?;
     let info = consumer.cached_info();
-    let stream = context.jetstream().get_stream_no_info(declared::DONE.name).await?;
     stream.delete_consumer(&info.name).await?;
+    let server = info.cluster.as_ref().and_then(|cluster| cluster.leader.as_deref());
+    if copies
+        .replicas
+        .iter()
+        .any(|copy| Some(copy.name.as_str()) == server && is_behind(copy))
+    {
+        return Err("the server that counted has a copy that is behind".into());
+    }
     Ok(info.num_pending)
+}
+
+fn is_behind(copy: &PeerInfo) -> bool {
+    copy.offline || !copy.current || copy.lag.unwrap_or_default() > 0
 }
 
 #[cfg(test)]

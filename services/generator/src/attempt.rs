@@ -3,6 +3,8 @@
 //! Only faults that may be the item's count against its budget. A server that is busy or away is waited for, because an
 //! item is not worse for it; how long is bounded by the group's record, which its loader withdraws when it gives up.
 
+mod course;
+
 use std::time::Duration;
 
 use tidemill_domain::{Ending, Timestamp};
@@ -13,6 +15,7 @@ use tidemill_telemetry::Metric;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::course::Course;
 use crate::pool::{Booking, Pool};
 use crate::replicas::Sign;
 
@@ -225,13 +228,14 @@ fn sign<T>(verdict: &Verdict<T>) -> Sign {
     }
 }
 
-/// Asks until there is an ending, the budget is spent, or the item must be given back.
+/// Asks until there is an ending, the budget is spent, or the item must be given back: on a signal, or because somebody
+/// else has finished it.
 pub(crate) async fn ask<E: Engine, A: Ask<E>>(
     pool: &Pool<E>,
     mut question: A,
     mut budget: Budget,
     signals: &Signals,
-    tally: &mut Tally,
+    course: &mut Course<'_>,
 ) -> Result<Ended<A::Answer>, GivenBack> {
     let mut connection = Connection::Kept;
     let mut avoid = None;
@@ -244,8 +248,16 @@ pub(crate) async fn ask<E: Engine, A: Ask<E>>(
             Ok(booking) => booking,
             Err(hopeless) => return Ok(Ended::Failed(Ending::EngineError, hopeless.to_string())),
         };
+        // Given back, it is delivered again and answered from its record.
+        let is_overtaken = tokio::select! { biased;
+            () = signals.stopped.cancelled() => return Err(GivenBack),
+            is_overtaken = course.is_overtaken() => is_overtaken,
+        };
+        if is_overtaken {
+            return Err(GivenBack);
+        }
         let attempt = tokio::select! {
-            attempt = ask_once(&booking, &mut question, connection, tally) => attempt,
+            attempt = ask_once(&booking, &mut question, connection, &mut course.tally) => attempt,
             () = signals.abandoned.cancelled() => return Err(GivenBack),
         };
         booking.note(sign(&attempt));

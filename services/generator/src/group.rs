@@ -10,6 +10,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::attempt::Signals;
+use crate::cache::{Cache, Generations};
 use crate::item::Worker;
 use crate::keys::Keys;
 use crate::pool::{Member, Pool};
@@ -21,6 +22,8 @@ pub(crate) struct Shared {
     pub(crate) room: Arc<Semaphore>,
     /// The items in flight.
     pub(crate) keys: Arc<Keys>,
+    /// The generations in flight, and how the cache fares.
+    pub(crate) generations: Arc<Generations>,
 }
 
 /// Takes the group's items until it is stopped, and sees what is in flight through.
@@ -41,6 +44,7 @@ pub(crate) async fn run(context: Context, group: ServerGroup, signals: Signals, 
         signals,
         room: shared.room,
         keys: shared.keys,
+        cache: Cache::new(&context, &group, shared.generations),
     });
     tracing::info!(group = %group.group, slots, replicas = group.replicas.len(), "serving");
     let handling = Arc::clone(&worker);

@@ -2,22 +2,23 @@
 
 use std::sync::Arc;
 
-use async_nats::jetstream::stream::DirectGetErrorKind;
+use futures::FutureExt as _;
 use tidemill_domain::{Benchmark, Class, Completion, Ending, Item, ItemKey, Manifest, Prompt, Release};
 use tidemill_inference::{Answer, Engine, Request, Scoring};
 use tidemill_service::fault::{self, Point};
 use tidemill_service::settle::Failure;
-use tidemill_service::{Context, Delivery, Settled, Ttl, now, outcome, span};
+use tidemill_service::{Context, Delivery, Settled, Ttl, check_in, leader, now, outcome, span};
 use tidemill_storage::StoredItem;
 use tidemill_streams::{Message as _, declared, subject};
 use tidemill_telemetry::Metric;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
-use crate::attempt::{Budget, Ended, Generate, GivenBack, Score, Signals, Tally, ask};
+use crate::attempt::{Budget, Course, Ended, Generate, GivenBack, Score, Signals, Tally, ask};
+use crate::cache::{Cache, Earlier};
 use crate::keys::Keys;
 use crate::pool::Pool;
-use crate::step::{Action, Asked, Event, next};
+use crate::step::{Action, Asked, Event, is_good, next};
 
 /// What the items of one group share.
 pub(crate) struct Worker<E> {
@@ -28,6 +29,8 @@ pub(crate) struct Worker<E> {
     pub(crate) room: Arc<Semaphore>,
     /// The items that this process works on, over all groups.
     pub(crate) keys: Arc<Keys>,
+    /// What was generated from the group's weights before.
+    pub(crate) cache: Cache,
 }
 
 /// What became of asking, before it is a record.
@@ -58,17 +61,17 @@ impl<E: Engine> Worker<E> {
     pub(crate) async fn handle(&self, delivery: Delivery) -> Settled {
         let release: Release = tidemill_codec::decode(&delivery.payload)?;
         let _held = Arc::clone(&self.keys).hold(release.key.clone()).await;
-        let mut event = Event::Delivered;
+        let (mut event, mut looked, mut room) = (Event::Delivered, Instant::now(), None);
         loop {
             event = match next(event) {
                 Action::LookUp => {
-                    let sent = Instant::now();
+                    looked = Instant::now();
                     Event::Looked {
                         recorded: self.is_recorded(&release.key).await,
-                        ago: sent.elapsed(),
+                        ago: looked.elapsed(),
                     }
                 }
-                Action::Ask => Event::Asked(self.asked(&release, &delivery).await),
+                Action::Ask => Event::Asked(self.asked(&release, &delivery, looked, &mut room).await),
                 Action::Publish { completion, then } => Event::Published {
                     stored: self.record(&completion, &delivery).await,
                     then,
@@ -78,7 +81,14 @@ impl<E: Engine> Worker<E> {
         }
     }
 
-    async fn asked(&self, release: &Release, delivery: &Delivery) -> Asked {
+    /// Gets what asking takes, and asks when the look that was sent at `looked` is still good. Room that was got is kept.
+    async fn asked<'a>(
+        &'a self,
+        release: &Release,
+        delivery: &Delivery,
+        looked: Instant,
+        room: &mut Option<SemaphorePermit<'a>>,
+    ) -> Asked {
         let found = match self.find(release).await {
             Ok(found) => found,
             Err(error) => return self.without_item(release, &error).await,
@@ -87,14 +97,35 @@ impl<E: Engine> Worker<E> {
             let reason = format!("manifest {} declares no {}", release.manifest, release.key);
             return hopeless(release, Failure::permanent(reason));
         };
+        if room.is_none() {
+            *room = self.room().await;
+        }
+        if room.is_none() {
+            return Asked::Failed(Failure::cancelled());
+        }
+        if !is_good(looked.elapsed()) {
+            return Asked::TooLate;
+        }
         let benchmark = &manifest.benchmarks[release.key.benchmark as usize];
+        let earlier = tokio::select! { biased;
+            () = self.signals.stopped.cancelled() => return Asked::Failed(Failure::cancelled()),
+            () = delivery.stopped.cancelled() => return Asked::Failed(Failure::cancelled()),
+            earlier = self.cache.earlier(release, delivery, benchmark, &item) => earlier,
+        };
+        let wanted = match earlier {
+            Ok(Earlier::Found(completion)) => return Asked::Completed(completion),
+            Ok(Earlier::None(wanted)) => wanted,
+            Err(failure) => return Asked::Failed(failure),
+        };
         let completed = tokio::select! { biased;
             completed = self.complete(release, benchmark, &item) => completed,
             () = delivery.stopped.cancelled() => Err(GivenBack),
         };
         match completed {
-            Ok(completion) => {
+            Ok(mut completion) => {
                 fault::point(Point::GeneratorAnswered);
+                self.cache.keep(&mut completion, wanted).await;
+                fault::point(Point::GeneratorKept);
                 Asked::Completed(Box::new(completion))
             }
             Err(GivenBack) => Asked::Failed(Failure::cancelled()),
@@ -133,22 +164,15 @@ impl<E: Engine> Worker<E> {
 
     /// Whether DONE holds the key's completion.
     async fn is_recorded(&self, key: &ItemKey) -> Result<bool, Failure> {
-        let jetstream = self.context.jetstream();
-        let done = jetstream.get_stream_no_info(declared::DONE.name).await;
+        // Of the leader: a copy that is behind would have the item asked for again.
+        let done = leader::last(self.context.jetstream(), declared::DONE.name, &subject::done(key)).await;
         let done = done.map_err(|error| Failure::of(Class::Transient, &error))?;
-        match done.direct_get_last_for_subject(subject::done(key)).await {
-            Ok(_) => Ok(true),
-            Err(error) if error.kind() == DirectGetErrorKind::NotFound => Ok(false),
-            Err(error) => Err(Failure::of(Class::Transient, &error)),
-        }
+        Ok(done.is_some())
     }
 
     async fn record(&self, completion: &Completion, delivery: &Delivery) -> Settled {
         let trace = delivery.trace.map(|trace| trace.child("generate"));
-        let store = &self.context.store;
-        let payload = store
-            .check_in::<Completion>(&completion.key, completion.payload()?)
-            .await?;
+        let payload = check_in::<Completion>(&self.context, &completion.key, completion.payload()?).await?;
         fault::point(Point::GeneratorBodyStored);
         let publisher = &self.context.publisher;
         publisher
@@ -162,8 +186,11 @@ impl<E: Engine> Worker<E> {
             .await?;
         fault::point(Point::GeneratorPublished);
         span("generate", &completion.key, trace);
-        tidemill_telemetry::add(Metric::PromptTokens, completion.prompt_tokens, []);
-        tidemill_telemetry::add(Metric::CompletionTokens, completion.completion_tokens, []);
+        self.cache.keep_late(completion).await;
+        if !completion.cached {
+            tidemill_telemetry::add(Metric::PromptTokens, completion.prompt_tokens, []);
+            tidemill_telemetry::add(Metric::CompletionTokens, completion.completion_tokens, []);
+        }
         if matches!(completion.ending, Ending::EngineError) {
             let reason = completion.detail.as_deref().unwrap_or_default();
             tracing::warn!(item_id = %completion.key, attempts = completion.attempts, reason, "no answer within the budget");
@@ -171,19 +198,24 @@ impl<E: Engine> Worker<E> {
         Ok(())
     }
 
+    /// Room for one request in flight; `None` when nothing new is begun.
+    async fn room(&self) -> Option<SemaphorePermit<'_>> {
+        tokio::select! { biased;
+            () = self.signals.stopped.cancelled() => None,
+            room = self.room.acquire() => room.ok(),
+        }
+    }
+
     async fn complete(&self, release: &Release, benchmark: &Benchmark, item: &Item) -> Result<Completion, GivenBack> {
-        let _room = tokio::select! { biased;
-            () = self.signals.stopped.cancelled() => return Err(GivenBack),
-            room = self.room.acquire() => room.map_err(|_| GivenBack)?,
-        };
         let _inside = Inside::enter();
-        let mut tally = Tally::default();
+        let key = &release.key;
+        let mut course = Course::begin(move || self.is_recorded(key).boxed());
         let outcome = if benchmark.is_likelihood() {
-            self.score(item, &mut tally).await?
+            self.score(item, &mut course).await?
         } else {
-            self.generate(release, benchmark, item, &mut tally).await?
+            self.generate(release, benchmark, item, &mut course).await?
         };
-        Ok(completion(release, outcome, tally))
+        Ok(completion(release, outcome, course.tally))
     }
 
     async fn generate(
@@ -191,7 +223,7 @@ impl<E: Engine> Worker<E> {
         release: &Release,
         benchmark: &Benchmark,
         item: &Item,
-        tally: &mut Tally,
+        course: &mut Course<'_>,
     ) -> Result<Outcome, GivenBack> {
         let settings = &benchmark.settings;
         let request = Request {
@@ -202,7 +234,7 @@ impl<E: Engine> Worker<E> {
             stop: &settings.stop,
             seed: Some(settings.sample_seed(&item.id, release.key.sample)),
         };
-        match ask(&self.pool, Generate(request), self.budget(), &self.signals, tally).await? {
+        match ask(&self.pool, Generate(request), self.budget(), &self.signals, course).await? {
             Ended::Answered(answer) => Ok(Outcome {
                 detail: (answer.ending == Ending::Empty)
                     .then(|| "the engine said success and sent nothing, however often it was asked".to_owned()),
@@ -214,7 +246,7 @@ impl<E: Engine> Worker<E> {
     }
 
     /// Scores the choices one after another, so that an item never takes more than its one slot.
-    async fn score(&self, item: &Item, tally: &mut Tally) -> Result<Outcome, GivenBack> {
+    async fn score(&self, item: &Item, course: &mut Course<'_>) -> Result<Outcome, GivenBack> {
         let Prompt::Text(context) = &item.prompt else {
             let detail = "likelihood needs a text prompt: a chat prompt's text is known to the server alone";
             return Ok(Outcome::without_answer(Ending::EngineError, detail.to_owned()));
@@ -227,7 +259,7 @@ impl<E: Engine> Worker<E> {
                 scoring: &mut scoring,
                 choice,
             };
-            match ask(&self.pool, question, self.budget(), &self.signals, tally).await? {
+            match ask(&self.pool, question, self.budget(), &self.signals, course).await? {
                 Ended::Answered(scored) => {
                     outcome.choices.push(scored.choice);
                     outcome.answer.prompt_tokens += scored.prompt_tokens;

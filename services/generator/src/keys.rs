@@ -1,40 +1,72 @@
-//! Which items this process is working on: a redelivery waits for the attempt that runs instead of asking again.
+//! What this process is working on: who wants the same waits for the attempt that runs instead of asking too.
 //!
-//! After the broker was lost it delivers again what was not acknowledged, also to the process that has it in flight.
+//! By item, because after the broker was lost it delivers again what was not acknowledged, also to the process that has it
+//! in flight. By generation, because two evaluations of the same weights may want the same one at once.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tidemill_domain::ItemKey;
 use tokio::sync::OwnedMutexGuard;
 
-/// The items in flight in this process.
-#[derive(Debug, Default)]
-pub struct Keys {
-    held: Mutex<HashMap<ItemKey, Arc<tokio::sync::Mutex<()>>>>,
+/// The keys in flight in this process: items, or generations.
+#[derive(Debug)]
+pub struct Keys<K = ItemKey> {
+    held: Mutex<HashMap<K, Arc<tokio::sync::Mutex<()>>>>,
 }
 
-/// The right to work on one item, given back when dropped.
+impl<K> Default for Keys<K> {
+    fn default() -> Self {
+        Self { held: Mutex::default() }
+    }
+}
+
+/// The right to work on one key, given back when dropped.
 #[derive(Debug)]
-pub struct Held {
-    keys: Arc<Keys>,
-    key: ItemKey,
+pub struct Held<K: Eq + Hash = ItemKey> {
+    keys: Arc<Keys<K>>,
+    key: K,
+    waited: bool,
     guard: Option<OwnedMutexGuard<()>>,
 }
 
-impl Keys {
-    /// Takes an item, after whoever works on it in this process.
-    pub async fn hold(self: Arc<Self>, key: ItemKey) -> Held {
+impl<K: Clone + Eq + Hash> Keys<K> {
+    /// Takes a key, after whoever works on it in this process.
+    pub async fn hold(self: Arc<Self>, key: K) -> Held<K> {
         let lock = {
             let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(held.entry(key.clone()).or_default())
         };
-        let guard = Some(lock.lock_owned().await);
-        Held { keys: self, key, guard }
+        let (guard, waited) = match Arc::clone(&lock).try_lock_owned() {
+            Ok(guard) => (guard, false),
+            Err(_) => (lock.lock_owned().await, true),
+        };
+        let guard = Some(guard);
+        Held {
+            keys: self,
+            key,
+            waited,
+            guard,
+        }
     }
 }
 
-impl Drop for Held {
+impl<K: Eq + Hash> Held<K> {
+    /// What is held.
+    #[must_use]
+    pub const fn key(&self) -> &K {
+        &self.key
+    }
+
+    /// Somebody of this process had the key before: what came of it may be stored.
+    #[must_use]
+    pub const fn waited(&self) -> bool {
+        self.waited
+    }
+}
+
+impl<K: Eq + Hash> Drop for Held<K> {
     fn drop(&mut self) {
         let mut held = self.keys.held.lock().unwrap_or_else(PoisonError::into_inner);
         self.guard = None;

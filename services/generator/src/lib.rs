@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! bucket tm_groups -> one worker a server group
-//! READY -> item: recorded already? -> prompt from the manifest -> replica -> attempts -> DONE (first write wins) -> ack
+//! READY -> item: recorded already? -> prompt from the manifest -> generated before? (cache)
+//!          -> replica -> attempts -> CACHE -> DONE (first write wins) -> ack
 //! ```
 //! Any number of generators may run: the group's durable consumer shares its items out, and the write to DONE decides.
 //! A generator keeps no state that matters: what it holds when it is killed is delivered to another one. Which item comes
@@ -13,6 +14,7 @@ mod replicas;
 mod attempt;
 mod pool;
 
+mod cache;
 mod group;
 mod item;
 mod keys;

@@ -31,6 +31,7 @@ pub async fn run(context: Context) -> Result<(), Fatal> {
         shared: Shared {
             room: Arc::new(Semaphore::new(context.config.generator.max_in_flight.max(1) as usize)),
             keys: Arc::default(),
+            generations: Arc::default(),
         },
         abandoned: abandoned.clone(),
         serving: HashMap::new(),

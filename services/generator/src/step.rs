@@ -13,6 +13,12 @@ use tidemill_service::{Failure, Settled};
 /// A look that is older says nothing: the item may have been delivered to somebody else after the broker's `ack_wait`.
 pub const LOOK_IS_GOOD_FOR: Duration = Duration::from_secs(5);
 
+/// Whether an engine may be asked after a look that was sent so long ago and found nothing.
+#[must_use]
+pub fn is_good(ago: Duration) -> bool {
+    ago <= LOOK_IS_GOOD_FOR
+}
+
 /// What happened to a released item.
 #[derive(Debug)]
 pub enum Event {
@@ -43,6 +49,8 @@ pub enum Asked {
     Completed(Box<Completion>),
     /// It will never be asked: its completion says so, and the release becomes a dead letter.
     Hopeless(Box<Completion>, Failure),
+    /// No engine was asked: the item's prompt and the room for its request took longer to get than the look is good for.
+    TooLate,
     /// Nothing is to be recorded: somebody else, or this process later, asks.
     Failed(Failure),
 }
@@ -52,7 +60,7 @@ pub enum Asked {
 pub enum Action {
     /// Look whether DONE holds the completion.
     LookUp,
-    /// Ask an engine, at once.
+    /// Get what asking takes, and ask an engine if the look [is good](is_good) still.
     Ask,
     /// Publish the completion and wait until it is stored; the first write wins.
     Publish {
@@ -74,7 +82,7 @@ pub fn next(event: Event) -> Action {
         Event::Looked {
             recorded: Ok(false),
             ago,
-        } if ago > LOOK_IS_GOOD_FOR => Action::LookUp,
+        } if !is_good(ago) => Action::LookUp,
         Event::Looked {
             recorded: Ok(false), ..
         } => Action::Ask,
@@ -89,6 +97,7 @@ pub fn next(event: Event) -> Action {
             completion,
             then: Err(failure),
         },
+        Event::Asked(Asked::TooLate) => Action::LookUp,
         Event::Asked(Asked::Failed(failure)) => Action::Settle(Err(failure)),
         Event::Published { stored: Ok(()), then } => Action::Settle(then),
         Event::Published { stored, .. } => Action::Settle(stored),
@@ -110,6 +119,7 @@ mod tests {
         assert!(matches!(looked(Ok(true), Duration::ZERO), Action::Settle(Ok(()))));
         let old = LOOK_IS_GOOD_FOR + Duration::from_millis(1);
         assert!(matches!(looked(Ok(false), old), Action::LookUp));
+        assert!(matches!(next(Event::Asked(Asked::TooLate)), Action::LookUp));
         assert!(matches!(looked(Ok(true), old), Action::Settle(Ok(()))));
         let failed = looked(Err(Failure::transient("away")), Duration::ZERO);
         assert!(matches!(failed, Action::Settle(Err(_))));

@@ -11,7 +11,7 @@ use tidemill_domain::{
     BenchmarkName, Completion, Digest, Ending, EvaluationId, GraderSpec, GroupId, Item, ItemKey, Normalise, Prompt,
     Release, Replica, Reuse, ServerGroup, Settings, SuiteName, SuiteRef, Tier, WholeBenchmark, WholeManifest,
 };
-use tidemill_service::{Context, Follow, Start, connect, now, prepare};
+use tidemill_service::{Context, Follow, Published, Start, connect, now, prepare};
 use tidemill_storage::{Address, Store};
 use tidemill_streams::{Released, buckets, declared, durable, live, subject};
 use tidemill_testkit::engine::{Request, token_logprob};
@@ -379,6 +379,48 @@ async fn every_bad_answer_is_recorded_as_what_it_was() {
     }
     assert!(completions[&(0, 4)].truncated);
     assert!(completions[&(0, 2)].detail.as_ref().unwrap().contains("boom"));
+    generator.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn text_before_a_reset_never_counts_and_a_late_result_of_the_old_attempt_changes_nothing() {
+    /// From before the first byte to far into the answer's text.
+    const CUTS: [usize; 4] = [0, 1, 100, 200];
+    let bench = Bench::new(5).await;
+    let engine = engine(|request| {
+        let item: usize = request.prompt["Question ".len()..][..1].parse().unwrap();
+        match CUTS.get(item) {
+            Some(after_bytes) if request.attempt < 2 => Reply::dropped(*after_bytes),
+            Some(_) => Reply::text(" 1"),
+            None => Reply::dropped(100),
+        }
+    });
+    let generator = bench.start().await;
+    bench.serve(&[&engine]).await;
+    bench.release_generated().await;
+    let completions = bench.completions(5).await;
+    for item in 0..4 {
+        let completion = &completions[&(0, item)];
+        assert_eq!(
+            (completion.ending, completion.text.as_str()),
+            (Ending::Stop, " 1"),
+            "item {item}"
+        );
+        assert_eq!(completion.requests, 2, "item {item} is redone once");
+        assert_eq!(engine.requests_for(&prompt(item)), 2, "item {item}");
+    }
+    let hopeless = &completions[&(0, 4)];
+    assert_eq!((hopeless.ending, hopeless.text.as_str()), (Ending::EngineError, ""));
+    assert!(!hopeless.truncated && hopeless.detail.is_some());
+    assert!((3..=5).contains(&hopeless.requests), "{} requests", hopeless.requests);
+
+    let late = Completion {
+        text: "an answer that is cut".to_owned(),
+        ..completions[&(0, 0)].clone()
+    };
+    let published = bench.context.publisher.publish(&late, None).await.unwrap();
+    assert_eq!(published, Published::AlreadyThere);
+    assert_eq!(bench.completions(5).await, completions);
     generator.drain().await;
 }
 

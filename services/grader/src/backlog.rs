@@ -19,9 +19,9 @@ pub(crate) async fn report(context: &Context) {
         tokio::select! { biased;
             () = context.draining.cancelled() => return,
             _ = ticks.tick() => match backlog(context).await {
-                Ok((waiting, age)) => {
-                    tidemill_telemetry::set(Metric::GradeBacklog, waiting as f64, []);
-                    tidemill_telemetry::set(Metric::GradeBacklogAgeSeconds, age, []);
+                Ok(backlog) => {
+                    tidemill_telemetry::set(Metric::GradeBacklog, backlog.waiting as f64, []);
+                    tidemill_telemetry::set(Metric::GradeBacklogAgeSeconds, backlog.oldest_age, []);
                 }
                 Err(error) => tracing::debug!(%error, "the backlog is not known"),
             },
@@ -29,8 +29,22 @@ pub(crate) async fn report(context: &Context) {
     }
 }
 
-/// Completions not yet delivered, and the age in seconds of the oldest one without a grade.
-async fn backlog(context: &Context) -> Result<(u64, f64), async_nats::Error> {
+/// How far grading is behind.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Backlog {
+    /// Completions not yet delivered to a grader.
+    pub waiting: u64,
+    /// Completions delivered and not graded yet.
+    pub in_hand: u64,
+    /// Seconds since the oldest completion without a grade was stored; 0 when there is none.
+    pub oldest_age: f64,
+}
+
+/// Asks the broker how far grading is behind.
+///
+/// # Errors
+/// When the broker does not answer, or has no such consumer.
+pub async fn backlog(context: &Context) -> Result<Backlog, async_nats::Error> {
     let durable = durable::grader();
     let stream = context.jetstream().get_stream_no_info(durable.stream.name).await?;
     let consumer = context
@@ -39,7 +53,7 @@ async fn backlog(context: &Context) -> Result<(u64, f64), async_nats::Error> {
         .await?;
     let info = consumer.cached_info();
     if !is_behind(info) {
-        return Ok((0, 0.0));
+        return Ok(Backlog::default());
     }
     let oldest = stream.get_raw_message(info.ack_floor.stream_sequence + 1).await;
     // The message after the floor may be acknowledged or gone by now; the next report finds the one behind it.
@@ -47,7 +61,11 @@ async fn backlog(context: &Context) -> Result<(u64, f64), async_nats::Error> {
         let micros = message.time.unix_timestamp_nanos() / 1_000;
         now().seconds_since(Timestamp(i64::try_from(micros).unwrap_or(i64::MAX)))
     });
-    Ok((info.num_pending, age.max(0.0)))
+    Ok(Backlog {
+        waiting: info.num_pending,
+        in_hand: info.num_ack_pending as u64,
+        oldest_age: age.max(0.0),
+    })
 }
 
 const fn is_behind(info: &Info) -> bool {

@@ -21,6 +21,7 @@ mod service;
 pub mod step;
 mod suite;
 
+pub use backlog::{Backlog, backlog};
 pub use error::Error;
 pub use grade::{Grader, grade};
 pub use service::run;

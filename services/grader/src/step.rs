@@ -46,6 +46,14 @@ pub struct Graded {
     family: &'static str,
 }
 
+impl Graded {
+    /// The grade; `None` when the manifest does not declare the completion's key.
+    #[must_use]
+    pub fn grade(&self) -> Option<&Grade> {
+        self.grade.as_deref()
+    }
+}
+
 /// What is to be done next.
 #[derive(Debug)]
 pub enum Action {

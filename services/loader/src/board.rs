@@ -45,8 +45,8 @@ pub(crate) async fn all(context: &Context) -> Vec<EvaluationEvent> {
     let filter = "tm.evaluation.>".to_owned();
     let mut follow = Follow::open(context, declared::EVALUATION, filter, false, Start::LastPerSubject).await;
     let mut board = Board::default();
-    for _ in 0..follow.backlog() {
-        board.apply(&follow.next().await);
+    while let Some(message) = follow.next_known().await {
+        board.apply(&message);
     }
     board.newest.into_values().map(|(_, event)| event).collect()
 }

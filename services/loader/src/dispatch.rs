@@ -2,15 +2,18 @@
 //!
 //! The backlog of an evaluation is its manifest minus its completions, so a dispatcher that begins anew needs no other
 //! state than those two. About twice as many items as there are slots are out at a time: one in each slot, and one just
-//! ahead of it, so that an engine never waits for the way here and back.
+//! ahead of it, so that an engine never waits for the way here and back. Of samples that want the same generation one is
+//! out at a time; see [`sharing`](crate::sharing).
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidemill_domain::{Benchmark, Digest, EvaluationId, ItemKey, Manifest, Release, Reuse};
+use tidemill_domain::{Benchmark, Digest, EvaluationId, GenerationKey, ItemKey, Manifest, Release, Reuse};
 use tokio::time::Instant;
+
+use crate::sharing::Sharing;
 
 /// An item that is out for so long without a completion is released again; READY refuses that while it is still there.
 pub const RELEASE_AGAIN_AFTER: Duration = Duration::from_secs(30);
@@ -19,7 +22,10 @@ pub const RELEASE_AGAIN_AFTER: Duration = Duration::from_secs(30);
 #[derive(Debug, Default)]
 pub struct Dispatcher {
     slots: usize,
+    /// Releases that may still be made, where that is limited.
+    allowance: Option<usize>,
     evaluations: Vec<Evaluation>,
+    sharing: Sharing,
 }
 
 #[derive(Debug)]
@@ -39,12 +45,26 @@ struct Evaluation {
     held: BTreeSet<u32>,
     /// Another dispatcher may have released items before.
     again: bool,
+    /// Its answers are left in the generation cache.
+    keeps: bool,
+    /// What each sample asks for, by ordinal; empty while it is not known.
+    generations: Vec<GenerationKey>,
 }
 
 impl Dispatcher {
     /// Sets how many requests the group's replicas take at once; 0 while none is ready.
     pub const fn set_slots(&mut self, slots: usize) {
         self.slots = slots;
+    }
+
+    /// Sets how many releases may be made until it is set again; until it is set the first time there is no limit.
+    pub(crate) const fn set_allowance(&mut self, allowance: usize) {
+        self.allowance = Some(allowance);
+    }
+
+    /// Items that are out, over all evaluations.
+    pub(crate) fn out(&self) -> usize {
+        self.evaluations.iter().map(|evaluation| evaluation.out.len()).sum()
     }
 
     /// Adds an evaluation with the completions that it has. With `again`, items may have been released before.
@@ -58,38 +78,118 @@ impl Dispatcher {
         self.evaluations.push(evaluation);
     }
 
+    /// Lets the answers of an evaluation that was added be left in the generation cache. What it asks for need not be known
+    /// while nobody else could have asked for it.
+    pub fn keep(&mut self, id: &EvaluationId) {
+        if let Some(evaluation) = self.evaluations.iter_mut().find(|evaluation| evaluation.id == *id) {
+            evaluation.keeps = true;
+        }
+    }
+
+    /// Lets such an evaluation also take over what others generate. `generations` says what each of its samples asks for,
+    /// in the order of [`Manifest::keys`].
+    pub fn share(&mut self, id: &EvaluationId, generations: Vec<GenerationKey>) {
+        let Some(evaluation) = self.evaluations.iter_mut().find(|evaluation| evaluation.id == *id) else {
+            return;
+        };
+        (evaluation.keeps, evaluation.generations) = (true, generations);
+        let done = (0_u32..).zip(&evaluation.generations);
+        let done = done.filter(|(ordinal, _)| evaluation.done.contains(*ordinal));
+        self.sharing.learn(done.map(|(_, key)| *key));
+        for ordinal in evaluation.out.keys() {
+            self.sharing.note_out(evaluation.generation(*ordinal));
+        }
+    }
+
+    /// Whether it is known what an evaluation asks for.
+    #[must_use]
+    pub fn is_shared(&self, id: &EvaluationId) -> bool {
+        let mut evaluations = self.evaluations.iter();
+        evaluations.any(|evaluation| evaluation.id == *id && !evaluation.generations.is_empty())
+    }
+
+    /// Whether anything is known to be in the cache.
+    #[must_use]
+    pub fn knows_generations(&self) -> bool {
+        self.sharing.knows_any()
+    }
+
+    /// Notes generations that are in the cache.
+    pub fn learn(&mut self, generations: impl IntoIterator<Item = GenerationKey>) {
+        self.sharing.learn(generations);
+    }
+
     /// Forgets an evaluation: nothing more of it is released.
     pub fn remove(&mut self, id: &EvaluationId) {
-        self.evaluations.retain(|evaluation| evaluation.id != *id);
+        let (removed, kept) = std::mem::take(&mut self.evaluations)
+            .into_iter()
+            .partition(|evaluation| evaluation.id == *id);
+        self.evaluations = kept;
+        let out = |evaluation: &Evaluation| -> Vec<GenerationKey> {
+            let out = evaluation.out.keys();
+            out.filter_map(|ordinal| evaluation.generation(*ordinal)).collect()
+        };
+        let removed: Vec<Evaluation> = removed;
+        for key in removed.iter().flat_map(out) {
+            // A generator that has it may still finish it.
+            let held = self.sharing.settle(key);
+            self.take_back(held);
+        }
+    }
+
+    /// Puts samples that were held back in front again.
+    fn take_back(&mut self, held: Vec<(EvaluationId, u32)>) {
+        for (id, ordinal) in held.into_iter().rev() {
+            if let Some(evaluation) = self.evaluations.iter_mut().find(|evaluation| evaluation.id == id) {
+                evaluation.waiting.push_front(ordinal..ordinal + 1);
+            }
+        }
     }
 
     /// Notes a completion; any order, any number of times.
     pub fn complete(&mut self, key: &ItemKey) {
-        if let Some(evaluation) = self
+        let evaluation = self
             .evaluations
             .iter_mut()
-            .find(|evaluation| evaluation.id == key.evaluation)
-        {
-            evaluation.complete(key);
+            .find(|evaluation| evaluation.id == key.evaluation);
+        let Some(evaluation) = evaluation else { return };
+        let Some(completed) = evaluation.complete(key) else {
+            return;
+        };
+        match evaluation.generation(completed.ordinal) {
+            Some(generation) if completed.was_out => {
+                let held = self.sharing.settle(generation);
+                self.take_back(held);
+            }
+            Some(generation) => self.sharing.learn([generation]),
+            None => {}
         }
     }
 
     /// What is to be released now: earlier evaluations first, within one the longest expected answers first.
     #[must_use]
     pub fn release(&mut self, now: Instant) -> Vec<Release> {
-        let out: usize = self.evaluations.iter().map(|evaluation| evaluation.out.len()).sum();
-        let mut room = (2 * self.slots).saturating_sub(out);
+        let allowance = self.allowance.unwrap_or(usize::MAX);
+        let mut room = (2 * self.slots).saturating_sub(self.out()).min(allowance);
         let mut releases = Vec::new();
         for evaluation in &mut self.evaluations {
             while room > 0 {
                 let Some(ordinal) = evaluation.next_waiting() else {
                     break;
                 };
+                let reuse = match evaluation.generation(ordinal) {
+                    None => evaluation.reuse_unknown(false),
+                    Some(key) => match self.sharing.admit(key, &evaluation.id, ordinal) {
+                        Some(reuse) => reuse,
+                        None => continue,
+                    },
+                };
                 evaluation.out.insert(ordinal, now);
-                releases.push(evaluation.release_of(ordinal, evaluation.again));
+                releases.push(evaluation.release_of(ordinal, evaluation.again, reuse));
                 room -= 1;
             }
         }
+        self.allowance = self.allowance.map(|allowance| allowance - releases.len());
         releases
     }
 
@@ -107,7 +207,8 @@ impl Dispatcher {
                 .collect();
             for ordinal in overdue {
                 evaluation.out.insert(ordinal, now);
-                releases.push(evaluation.release_of(ordinal, true));
+                let reuse = evaluation.reuse_unknown(true);
+                releases.push(evaluation.release_of(ordinal, true, reuse));
             }
         }
         releases
@@ -116,8 +217,11 @@ impl Dispatcher {
     /// Takes in which items are held in the DEAD stream, all of them. They are not released, and take no other item's place
     /// among those that are out. One that is held no longer, and has no completion, is overdue.
     pub fn hold(&mut self, held: &HashSet<ItemKey>, now: Instant) {
-        for evaluation in &mut self.evaluations {
-            evaluation.hold(held, now);
+        let evaluations = self.evaluations.iter_mut();
+        let settled: Vec<GenerationKey> = evaluations.flat_map(|evaluation| evaluation.hold(held, now)).collect();
+        for key in settled {
+            let waiting = self.sharing.settle(key);
+            self.take_back(waiting);
         }
     }
 
@@ -161,6 +265,8 @@ impl Evaluation {
             out: BTreeMap::new(),
             held: BTreeSet::new(),
             again,
+            keeps: false,
+            generations: Vec::new(),
         }
     }
 
@@ -194,21 +300,40 @@ impl Evaluation {
         u32::try_from(self.offsets[key.benchmark as usize] + within).ok()
     }
 
-    fn complete(&mut self, key: &ItemKey) {
-        let Some(ordinal) = self.ordinal(key) else { return };
-        if self.out.remove(&ordinal).is_none() && !self.done.contains(ordinal) {
-            // Not released here: another dispatcher was at it before.
-            self.again = true;
+    /// What a release says of the cache while it is not known what the sample asks for, or what became of it.
+    const fn reuse_unknown(&self, was_released: bool) -> Reuse {
+        match (self.keeps, was_released) {
+            (false, _) => Reuse::Never,
+            (true, false) => Reuse::Unlikely,
+            (true, true) => Reuse::Likely,
         }
-        self.held.remove(&ordinal);
-        self.done.insert(ordinal);
     }
 
-    fn hold(&mut self, held: &HashSet<ItemKey>, now: Instant) {
+    /// What a sample asks for; `None` while it is not known.
+    fn generation(&self, ordinal: u32) -> Option<GenerationKey> {
+        self.generations.get(ordinal as usize).copied()
+    }
+
+    /// Notes a completion; `None` when the key is none of this evaluation or was done before.
+    fn complete(&mut self, key: &ItemKey) -> Option<Completed> {
+        let ordinal = self.ordinal(key)?;
+        let was_out = self.out.remove(&ordinal).is_some();
+        self.held.remove(&ordinal);
+        let is_new = self.done.insert(ordinal);
+        // Not released here: another dispatcher was at it before.
+        self.again |= is_new && !was_out;
+        (is_new || was_out).then_some(Completed { ordinal, was_out })
+    }
+
+    /// Takes in which samples are dead letters. Returns what those asked for that are out no longer.
+    fn hold(&mut self, held: &HashSet<ItemKey>, now: Instant) -> Vec<GenerationKey> {
         let before = std::mem::take(&mut self.held);
+        let mut settled = Vec::new();
         for key in held.iter().filter(|key| key.evaluation == self.id) {
             if let Some(ordinal) = self.ordinal(key).filter(|ordinal| !self.done.contains(*ordinal)) {
-                self.out.remove(&ordinal);
+                if self.out.remove(&ordinal).is_some() {
+                    settled.extend(self.generation(ordinal));
+                }
                 self.held.insert(ordinal);
             }
         }
@@ -217,9 +342,10 @@ impl Evaluation {
             self.out
                 .insert(ordinal, now.checked_sub(RELEASE_AGAIN_AFTER).unwrap_or(now));
         }
+        settled
     }
 
-    fn release_of(&self, ordinal: u32, again: bool) -> Release {
+    fn release_of(&self, ordinal: u32, again: bool, reuse: Reuse) -> Release {
         let index = self.offsets.partition_point(|first| *first <= u64::from(ordinal)) - 1;
         let within = u64::from(ordinal) - self.offsets[index];
         let samples = u64::from(self.manifest.benchmarks[index].settings.samples);
@@ -233,9 +359,15 @@ impl Evaluation {
             key,
             manifest: self.digest.clone(),
             again,
-            reuse: Reuse::Never,
+            reuse,
         }
     }
+}
+
+/// A completion that was noted.
+struct Completed {
+    ordinal: u32,
+    was_out: bool,
 }
 
 /// A set of ordinals: a bit for each that is declared.
@@ -260,12 +392,16 @@ impl Ordinals {
         word.is_some_and(|word| word >> (ordinal % 64) & 1 == 1)
     }
 
-    fn insert(&mut self, ordinal: u32) {
-        if let Some(word) = self.words.get_mut(ordinal as usize / 64) {
-            let bit = 1 << (ordinal % 64);
-            self.count += u64::from(*word & bit == 0);
-            *word |= bit;
-        }
+    /// False when it was there already.
+    fn insert(&mut self, ordinal: u32) -> bool {
+        let Some(word) = self.words.get_mut(ordinal as usize / 64) else {
+            return false;
+        };
+        let bit = 1 << (ordinal % 64);
+        let is_new = *word & bit == 0;
+        *word |= bit;
+        self.count += u64::from(is_new);
+        is_new
     }
 
     const fn missing(&self) -> u64 {
@@ -395,6 +531,20 @@ pub(crate) mod tests {
         assert!(dispatcher.release(now).is_empty());
         dispatcher.set_slots(3);
         assert_eq!(dispatcher.release(now).len(), 2);
+    }
+
+    #[test]
+    fn no_more_is_released_than_is_allowed_until_more_is() {
+        let (mut dispatcher, now) = (dispatcher(&[]), Instant::now());
+        dispatcher.set_slots(4);
+        dispatcher.set_allowance(5);
+        let first = dispatcher.release(now);
+        assert_eq!(first.len(), 5);
+        first.iter().for_each(|release| dispatcher.complete(&release.key));
+        assert!(dispatcher.release(now).is_empty());
+        dispatcher.set_allowance(3);
+        assert_eq!(dispatcher.release(now).len(), 3);
+        assert_eq!(dispatcher.out(), 3);
     }
 
     #[test]

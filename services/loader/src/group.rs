@@ -3,6 +3,7 @@
 mod awaited;
 mod away;
 mod evaluations;
+mod grading;
 mod record;
 mod turn;
 
@@ -13,7 +14,7 @@ use std::time::Duration;
 use tidemill_domain::{EvaluationEvent, EvaluationId, EvaluationState, GroupId, ItemKey, Timestamp};
 use tidemill_service::backoff::Backoff;
 use tidemill_service::fault::{self, Point};
-use tidemill_service::{Context, dead};
+use tidemill_service::{Context, Waiting, dead};
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
@@ -21,6 +22,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use self::awaited::Awaited;
 use self::away::Away;
+use self::grading::Grading;
 use crate::dispatch::Dispatcher;
 use crate::engine::{self, Change, EngineError, Engines};
 use crate::inbox::Inbox;
@@ -31,6 +33,9 @@ const LINGER: Duration = Duration::from_secs(1);
 
 /// How often items that stayed out, and attached engines, are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// How often the graders' backlog is looked at.
+const LOOK_AT_GRADING_EVERY: Duration = Duration::from_millis(500);
 
 /// Completions that may wait for the dispatcher; beyond it their followers wait.
 const COMPLETIONS_QUEUED: usize = 4_096;
@@ -64,6 +69,8 @@ struct Runner {
     /// The newest event of each evaluation that is not ended.
     live: Vec<EvaluationEvent>,
     dispatcher: Dispatcher,
+    /// The dispatcher knows what the generation cache holds.
+    knows_cache: bool,
     /// Items that are held as dead letters.
     held: dead::Held,
     /// Evaluations that the dispatcher has, with the guards of their followers.
@@ -74,6 +81,8 @@ struct Runner {
     spoken: HashMap<EvaluationId, Timestamp>,
     coming: Sender<ItemKey>,
     completed: Receiver<ItemKey>,
+    /// Since the object store did not give a manifest; it is asked again a while after.
+    store_away: Option<(Instant, Waiting)>,
 }
 
 /// Why serving ended.
@@ -115,12 +124,14 @@ impl Runner {
             room,
             live: Vec::new(),
             dispatcher: Dispatcher::default(),
+            knows_cache: false,
             held: dead::Held::default(),
             followed: HashMap::new(),
             awaited: Awaited::default(),
             spoken: HashMap::new(),
             coming,
             completed,
+            store_away: None,
         }
     }
 
@@ -128,6 +139,7 @@ impl Runner {
     fn begin_anew(&mut self) {
         self.followed.clear();
         self.dispatcher = Dispatcher::default();
+        self.knows_cache = false;
         (self.coming, self.completed) = mpsc::channel(COMPLETIONS_QUEUED);
     }
 
@@ -221,6 +233,9 @@ impl Runner {
     async fn serve(&mut self, engines: &mut Engines, lost: &CancellationToken) -> Ended {
         let mut look = interval(LOOK_EVERY);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut look_at_grading = interval(LOOK_AT_GRADING_EVERY);
+        look_at_grading.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut grading = Grading::default();
         let mut away = Away::default();
         let mut idle_since: Option<Instant> = None;
         let mut is_open = false;
@@ -262,6 +277,8 @@ impl Runner {
                     Change::Joined => is_open = false,
                 },
                 events = inbox.take() => self.absorb(events).await,
+                // Before completions, which may come without a pause.
+                _ = look_at_grading.tick() => self.look_at_grading(&mut grading).await,
                 Some(key) = self.completed.recv() => {
                     away = Away::default();
                     self.note_completions(&key);
@@ -278,6 +295,13 @@ impl Runner {
         self.dispatcher.complete(first);
         while let Ok(key) = self.completed.try_recv() {
             self.dispatcher.complete(&key);
+        }
+    }
+
+    async fn look_at_grading(&mut self, grading: &mut Grading) {
+        let (out, left) = (self.dispatcher.out(), self.dispatcher.left());
+        if let Some(allowance) = grading.look(&self.context, out, left).await {
+            self.dispatcher.set_allowance(allowance);
         }
     }
 

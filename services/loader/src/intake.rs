@@ -7,8 +7,9 @@ use tidemill_domain::{
     Class, Digest, EvaluationEvent, EvaluationId, EvaluationState, GroupId, LANE, RolledBack, Source, TeamId, Timeline,
     Timestamp, Written,
 };
+use tidemill_service::backoff::Backoff;
 use tidemill_service::fault::{self, Point};
-use tidemill_service::{Context, Delivery, Failure, Settled, now};
+use tidemill_service::{Context, Delivery, Failure, Obstacle, Settled, now};
 use tidemill_streams::StateChange;
 use tokio::time::{Instant, sleep};
 
@@ -173,7 +174,7 @@ pub async fn queue(context: &Context, event: &Written, patience: Duration) -> Re
     }
     let mut rendered = Vec::with_capacity(names.len());
     for name in names {
-        rendered.push(suites::render(context, name).await?);
+        rendered.push(render(context, name).await?);
     }
     let (source, checkpoint) = identify(event, patience).await?;
     for suite in &rendered {
@@ -185,6 +186,24 @@ pub async fn queue(context: &Context, event: &Written, patience: Duration) -> Re
         queued.push(enter(context, evaluation).await?);
     }
     Ok(queued)
+}
+
+/// Renders a suite and stores its manifest, and waits while the object store takes no writes.
+async fn render(context: &Context, name: &str) -> Result<Rendered, SuiteError> {
+    let mut backoff = Backoff::standard();
+    let mut waiting = None;
+    loop {
+        let error = match suites::render(context, name).await {
+            Err(SuiteError::Storage(error)) if error.is_of_the_store() => error,
+            rendered => return rendered,
+        };
+        let reason = error.to_string();
+        tracing::warn!(suite = name, reason, "the manifest cannot be stored; waiting");
+        waiting
+            .get_or_insert_with(|| context.waits.begin(Obstacle::ObjectStore, &reason))
+            .because(&reason);
+        sleep(backoff.next_pause()).await;
+    }
 }
 
 async fn identify(event: &Written, patience: Duration) -> Result<(Source, Digest), IntakeError> {

@@ -10,6 +10,7 @@
 //! what has no completion. Nothing here counts or grades.
 
 mod board;
+mod cached;
 pub mod checkpoint;
 pub mod claims;
 pub mod dispatch;
@@ -20,6 +21,7 @@ pub mod intake;
 mod registry;
 mod released;
 mod service;
+mod sharing;
 mod suites;
 mod sweep;
 

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::board::Board;
 use crate::inbox::Inbox;
-use crate::{claims, group, intake, sweep};
+use crate::{cached, claims, group, intake, sweep};
 
 /// Which evaluations a loader takes part in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,11 +67,12 @@ async fn follow_board(context: Context, scope: Scope) {
     let mut follow = Follow::open(&context, declared::EVALUATION, filter, false, Start::LastPerSubject).await;
     let mut groups = Groups::new(group_runner(&context), context.draining.clone());
     let mut board = Board::default();
-    let mut backlog = follow.backlog();
-    if backlog == 0 {
-        begin(&context, &scope, &board, &mut groups).await;
-    }
+    let mut is_begun = false;
     loop {
+        if !is_begun && !follow.is_behind() {
+            begin(&context, &scope, &board, &mut groups).await;
+            is_begun = true;
+        }
         let message = tokio::select! {
             () = context.draining.cancelled() => break,
             message = follow.next() => message,
@@ -81,13 +82,8 @@ async fn follow_board(context: Context, scope: Scope) {
             }
         };
         let event = board.apply(&message).cloned();
-        if backlog > 0 {
-            // Old events come in any order of evaluations: only the newest of each counts.
-            backlog -= 1;
-            if backlog == 0 {
-                begin(&context, &scope, &board, &mut groups).await;
-            }
-        } else if let Some(event) = event.filter(|event| takes(&scope, event)) {
+        // Old events come in any order of evaluations: only the newest of each counts.
+        if let Some(event) = event.filter(|event| is_begun && takes(&scope, event)) {
             groups.put(event);
         }
     }
@@ -100,6 +96,10 @@ async fn follow_board(context: Context, scope: Scope) {
 async fn begin(context: &Context, scope: &Scope, board: &Board, groups: &mut Groups) {
     if *scope == Scope::All {
         let alive = board.events().filter(|event| !event.state.is_ended());
+        tokio::spawn({
+            let context = context.clone();
+            async move { cached::sweep_bodies(&context).await }
+        });
         sweep::groups(context, &alive.map(|event| event.group.clone()).collect::<HashSet<_>>()).await;
     }
     let taken = board.events().filter(|event| takes(scope, event));

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use futures::TryStreamExt as _;
 use tidemill_domain::GroupId;
-use tidemill_service::Context;
+use tidemill_service::{Context, leader};
 use tidemill_streams::{buckets, declared, durable};
 
 /// Removes the records and consumers of groups that are not `alive` and that no loader runs.
@@ -30,7 +30,9 @@ async fn sweep(context: &Context, alive: &HashSet<GroupId>) -> Result<(), String
             .filter_map(|name| Some(name.strip_prefix("generator-")?.to_owned())),
     );
     for group in names.into_iter().filter_map(|name| name.parse::<GroupId>().ok()) {
-        let is_run = leases.get(format!("group.{group}")).await.map_err(text)?.is_some();
+        // Not of a copy that may be behind: what a living loader uses must not be removed.
+        let lease = leader::entry(&leases, &format!("group.{group}")).await;
+        let is_run = lease.map_err(text)?.is_some();
         if is_run || alive.contains(&group) {
             continue;
         }

@@ -50,6 +50,8 @@ pub(crate) enum Command {
     Doctor(Doctor),
     /// Compare the broker's streams with their declarations, or apply them
     Streams(Streams),
+    /// Show or clear what was generated before, which evaluations of the same weights share
+    Cache(Cache),
     /// Run a loader as a process of its own
     Loader(tidemill_service::Args),
     /// Run a generator as a process of its own
@@ -470,6 +472,49 @@ pub(crate) struct DeadDrop {
     #[arg(long, default_value = "no reason given")]
     pub(crate) reason: String,
     /// One JSON object a letter
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  tidemill cache stat --json
+  tidemill cache clear --model llama-8b
+  tidemill cache clear
+
+An evaluation that is not to use the cache takes --no-cache; [cache] enabled = false switches it off.")]
+pub(crate) struct Cache {
+    /// What to do
+    #[command(subcommand)]
+    pub(crate) action: CacheAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CacheAction {
+    /// Show how many generations are kept, of which models, and the bound
+    Stat(CacheStat),
+    /// Remove generations: later evaluations ask for them anew
+    Clear(CacheClear),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct CacheStat {
+    /// Print it as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct CacheClear {
+    /// Only those of one model: the name that a server serves, a checkpoint's address, or a group as `cache stat` shows it
+    #[arg(long)]
+    pub(crate) model: Option<String>,
+    /// Print what was removed as JSON
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]

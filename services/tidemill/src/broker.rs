@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
+use tidemill_config::SyncInterval;
 use tidemill_service::backoff::Backoff;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep, timeout};
@@ -35,12 +36,13 @@ pub(crate) struct OwnBroker {
 
 impl OwnBroker {
     /// Starts the broker and waits until it listens.
-    pub(crate) async fn start(data_dir: DataDir) -> anyhow::Result<Self> {
+    pub(crate) async fn start(data_dir: DataDir, sync: SyncInterval) -> anyhow::Result<Self> {
         let server = find_server()?;
         let launcher = Launcher {
             server,
             lock: data_dir.lock()?,
             folder: data_dir.path().to_owned(),
+            sync,
         };
         let (child, port) = launcher.launch(None).await?;
         let url = format!("nats://127.0.0.1:{port}");
@@ -109,6 +111,7 @@ struct Launcher {
     server: PathBuf,
     folder: PathBuf,
     lock: std::fs::File,
+    sync: SyncInterval,
 }
 
 impl Launcher {
@@ -119,7 +122,11 @@ impl Launcher {
             std::fs::remove_file(entry.path()).with_context(|| format!("remove {}", entry.path().display()))?;
         }
         let configuration = self.folder.join("broker.conf");
-        std::fs::write(&configuration, configuration_text(&self.folder, &ports, port)?).context("write broker.conf")?;
+        std::fs::write(
+            &configuration,
+            configuration_text(&self.folder, &ports, port, self.sync)?,
+        )
+        .context("write broker.conf")?;
         let log = self.folder.join(LOG);
         let log_size = std::fs::metadata(&log).map_or(0, |file| file.len());
         let mut child = self.spawn(&configuration)?;
@@ -163,12 +170,12 @@ impl Launcher {
     }
 }
 
-fn configuration_text(folder: &Path, ports: &Path, port: Option<u16>) -> anyhow::Result<String> {
+fn configuration_text(folder: &Path, ports: &Path, port: Option<u16>, sync: SyncInterval) -> anyhow::Result<String> {
     // JSON strings are valid in the server's configuration, whatever a path holds.
     let quote = |path: PathBuf| serde_json::to_string(&path).context("a path that is not UTF-8");
     Ok(format!(
         "server_name: tidemill\nhost: \"127.0.0.1\"\nport: {port}\nports_file_dir: {ports}\nlog_file: {log}\nlogfile_size_limit: 16MB\n\
-         jetstream {{\n  store_dir: {store}\n  max_file_store: {MAX_STORE_GIB}GB\n  max_memory_store: 256MB\n}}\n",
+         jetstream {{\n  store_dir: {store}\n  max_file_store: {MAX_STORE_GIB}GB\n  max_memory_store: 256MB\n  sync_interval: {sync}\n}}\n",
         port = port.map_or(-1, i32::from),
         ports = quote(ports.to_owned())?,
         log = quote(folder.join(LOG))?,

@@ -1,6 +1,13 @@
 //! What is wrong here, and what to do.
 
+mod fill;
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use async_nats::jetstream::stream::{ClusterInfo, PeerInfo};
 use serde::Serialize;
+use serde_json::Value;
 use tidemill_config::Config;
 use tidemill_service::{Broker, Context, dead};
 use tidemill_storage::Store;
@@ -15,6 +22,15 @@ struct Finding {
     check: &'static str,
     ok: bool,
     detail: String,
+    /// The numbers behind the detail.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    figures: Value,
+}
+
+impl Finding {
+    fn with(self, figures: Value) -> Self {
+        Self { figures, ..self }
+    }
 }
 
 fn finding(check: &'static str, found: anyhow::Result<String>) -> Finding {
@@ -23,11 +39,13 @@ fn finding(check: &'static str, found: anyhow::Result<String>) -> Finding {
             check,
             ok: true,
             detail,
+            figures: Value::Null,
         },
         Err(error) => Finding {
             check,
             ok: false,
             detail: format!("{error:#}"),
+            figures: Value::Null,
         },
     }
 }
@@ -86,6 +104,9 @@ async fn examine(place: &Place, config: &Config) -> Vec<Finding> {
     findings
 }
 
+/// How long the object store may take to write and read a few bytes.
+const STORE_ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+
 fn server_version() -> anyhow::Result<String> {
     let server = broker::find_server()?;
     let said = std::process::Command::new(&server).arg("--version").output()?;
@@ -98,8 +119,18 @@ fn server_version() -> anyhow::Result<String> {
 
 async fn store(place: &Place, config: &Config) -> anyhow::Result<String> {
     let store = Store::open(place.common.store_address(config))?;
-    store.put("doctor", b"written by tidemill doctor".to_vec()).await?;
-    store.get("doctor").await?;
+    let probe = async {
+        store.put("doctor", b"written by tidemill doctor".to_vec()).await?;
+        store.get("doctor").await
+    };
+    tokio::time::timeout(STORE_ANSWERS_WITHIN, probe)
+        .await
+        .with_context(|| {
+            format!(
+                "{} did not answer within {STORE_ANSWERS_WITHIN:?}",
+                store.address().as_str()
+            )
+        })??;
     Ok(format!("{} can be written and read", store.address().as_str()))
 }
 
@@ -118,32 +149,47 @@ async fn streams(broker: &Broker, config: &Config) -> anyhow::Result<String> {
 }
 
 async fn contents(place: &Place, config: &Config, broker: Broker) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    let jetstream = broker.jetstream.clone();
-    for stream in declared::ALL {
-        let Ok(live) = jetstream.get_stream(stream.name).await else {
-            continue;
-        };
-        let (messages, bytes) = (live.cached_info().state.messages, live.cached_info().state.bytes);
-        let share = bytes as f64 / stream.max_bytes as f64;
-        let detail = format!(
-            "{messages} messages, {:.1} MiB, {:.1} % of its limit",
-            bytes as f64 / f64::from(1 << 20),
-            100.0 * share
-        );
-        let found = if share < 0.9 {
-            Ok(detail)
-        } else {
-            Err(anyhow::anyhow!("{detail}: producers wait when it is full"))
-        };
-        findings.push(finding(stream.name, found));
-    }
+    let mut findings = fill::streams(&broker).await;
+    findings.push(fill::room(place, config, &broker).await);
+    findings.push(fill::held(&broker).await);
+    findings.push(fill::waits(&broker).await);
     if let Ok(store) = Store::open(place.common.store_address(config)) {
         let context = Context::new("command", broker, store, config.clone().into());
+        findings.push(fill::grading(&context).await);
         findings.extend(dead_letters(&context).await);
         findings.extend(archives(&context).await);
     }
     findings
+}
+
+/// How many copies a stream has and who leads it; and what is wrong with them.
+fn copies(cluster: &ClusterInfo) -> (String, Option<String>) {
+    let leader = cluster.leader.as_deref().filter(|leader| !leader.is_empty());
+    let count = cluster.replicas.len() + usize::from(leader.is_some());
+    let led = leader.map_or_else(|| "no leader".to_owned(), |leader| format!("leader {leader}"));
+    let mut ill: Vec<String> = cluster.replicas.iter().filter_map(illness).collect();
+    if leader.is_none() {
+        ill.insert(
+            0,
+            "nothing is stored until more than half of its servers are up".to_owned(),
+        );
+    }
+    let copies = if count == 1 { "copy" } else { "copies" };
+    (
+        format!("{count} {copies}, {led}"),
+        (!ill.is_empty()).then(|| ill.join(", ")),
+    )
+}
+
+fn illness(peer: &PeerInfo) -> Option<String> {
+    if peer.current && !peer.offline {
+        return None;
+    }
+    let (seen, lag) = (peer.active.as_secs(), peer.lag.unwrap_or_default());
+    Some(format!(
+        "{} is not in step, last heard of {seen} s ago, {lag} operations behind",
+        peer.name
+    ))
 }
 
 /// Dead letters that are shown, newest last.

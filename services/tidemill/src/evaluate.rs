@@ -84,7 +84,10 @@ fn absolute(path: &Path) -> anyhow::Result<String> {
 
 async fn evaluate(context: &Context, event: &Written, json: bool) -> anyhow::Result<Done> {
     let patience = std::time::Duration::ZERO;
-    let queued = intake::queue(context, event, patience).await?;
+    let queued = tokio::select! {
+        queued = live::with_waits(context, intake::queue(context, event, patience)) => queued??,
+        stopped = stop_signal() => return Err(stopped),
+    };
     let Queued { event: asked, .. } = queued.into_iter().next().context("the suite made no evaluation")?;
     let mut following = Following::open(context).await;
     let wanted = Wanted {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::bail;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tidemill_domain::{BenchmarkName, EvaluationId, EvaluationState, OutcomeCounts};
-use tidemill_service::{Context, now};
+use tidemill_service::{Context, Obstacle, Wait, now};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::held::Held;
@@ -47,6 +47,7 @@ pub(crate) async fn follow(
             },
             error = failed(&mut roles) => return Err(error),
             _ = ask.tick() => {
+                screen.waits(&lasting(context));
                 give_up_when_stalled(context)?;
                 held.look(context).await;
                 for news in wanted.evaluations.iter().filter_map(|evaluation| held.news(evaluation)) {
@@ -58,24 +59,51 @@ pub(crate) async fn follow(
     }
 }
 
-/// How long a broker may refuse to store before the command gives up.
+/// How long nothing may be stored before the command gives up. Services never do; a command has someone to tell.
 const STALL_PATIENCE: Duration = Duration::from_secs(30);
 
 /// # Errors
-/// When the broker has refused to store for longer than the patience: a stream or its disk is full.
+/// When nothing could be stored for longer than the patience: a stream, its disk or the object store is full. Graders that
+/// are behind are waited for, as engines are.
 fn give_up_when_stalled(context: &Context) -> anyhow::Result<()> {
-    match context
-        .publisher
-        .stalled()
-        .filter(|stalled| stalled.since.elapsed() >= STALL_PATIENCE)
-    {
+    let mut waits = context.waits.all().into_iter();
+    let is_too_long = |wait: &Wait| wait.on != Obstacle::Grading && wait.since.elapsed() >= STALL_PATIENCE;
+    match waits.find(is_too_long) {
         None => Ok(()),
-        Some(stalled) => bail!(
-            "the broker stores nothing more in {} ({}): make room on its disk or raise the stream's limit, then run the \
-             same command again; nothing finished is lost",
-            stalled.stream,
-            stalled.reason
+        Some(wait) => bail!(
+            "nothing more is stored in {} ({}): {}, then run the same command again; nothing finished is lost",
+            wait.on.label(),
+            wait.reason,
+            wait.on.remedy()
         ),
+    }
+}
+
+/// A wait that is worth a line: what passes at the next try is not.
+const SAID_AFTER: Duration = Duration::from_secs(2);
+
+fn lasting(context: &Context) -> Vec<Wait> {
+    let mut waits = context.waits.all();
+    waits.retain(|wait| wait.since.elapsed() >= SAID_AFTER);
+    waits
+}
+
+/// Runs `task` to its end, and says what it waits for meanwhile.
+///
+/// # Errors
+/// When nothing could be stored for longer than the patience.
+pub(crate) async fn with_waits<T>(context: &Context, task: impl Future<Output = T>) -> anyhow::Result<T> {
+    let mut screen = Screen::new(true);
+    let mut ask = interval(ASK_EVERY);
+    let mut task = std::pin::pin!(task);
+    loop {
+        tokio::select! {
+            done = &mut task => return Ok(done),
+            _ = ask.tick() => {
+                screen.waits(&lasting(context));
+                give_up_when_stalled(context)?;
+            }
+        }
     }
 }
 
@@ -110,6 +138,8 @@ struct Screen {
     rows: BTreeMap<(EvaluationId, String), ProgressBar>,
     printed: BTreeMap<EvaluationId, (Instant, u64)>,
     states: BTreeMap<EvaluationId, EvaluationState>,
+    /// What was said to be waited for.
+    waits: Vec<Obstacle>,
     quiet: bool,
 }
 
@@ -122,6 +152,7 @@ impl Screen {
             rows: BTreeMap::new(),
             printed: BTreeMap::new(),
             states: BTreeMap::new(),
+            waits: Vec::new(),
             quiet,
         }
     }
@@ -147,9 +178,25 @@ impl Screen {
         ));
     }
 
+    /// Says what is waited for when that begins, and when it is over; also where progress is not shown.
+    fn waits(&mut self, waits: &[Wait]) {
+        for wait in waits.iter().filter(|wait| !self.waits.contains(&wait.on)) {
+            self.tell(&format!("waiting on {}", wait.line()));
+        }
+        for on in self.waits.iter().filter(|on| waits.iter().all(|wait| wait.on != **on)) {
+            self.tell(&format!("going on: {} is no longer in the way", on.label()));
+        }
+        self.waits = waits.iter().map(|wait| wait.on).collect();
+    }
+
     fn say(&self, line: &str) {
+        if !self.quiet {
+            self.tell(line);
+        }
+    }
+
+    fn tell(&self, line: &str) {
         match &self.bars {
-            _ if self.quiet => {}
             // A closed terminal shows nothing either way.
             Some(bars) => drop(bars.println(line)),
             None => output::note(line),

@@ -4,6 +4,7 @@ mod announce;
 mod archive;
 mod arguments;
 mod broker;
+mod cache;
 mod data_dir;
 mod dead;
 mod demo;
@@ -55,5 +56,6 @@ fn main() -> ExitCode {
         Command::Dead(args) => exit::of(dead::run(args)),
         Command::Doctor(args) => exit::of(doctor::run(args)),
         Command::Streams(args) => exit::of(streams::run(args)),
+        Command::Cache(args) => exit::of(cache::run(args)),
     }
 }

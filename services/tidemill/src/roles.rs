@@ -25,6 +25,7 @@ impl Roles {
     /// Starts loader, generator, grader and aggregator.
     pub(crate) fn start(context: &Context, scope: Scope) -> Self {
         let mut tasks = JoinSet::new();
+        tokio::spawn(tidemill_service::status::answer(context.clone()));
         let role = |name| context.role(name);
         let loader = role("loader");
         tasks.spawn(async move { ("loader", Box::pin(tidemill_loader::run(loader, scope)).await) });

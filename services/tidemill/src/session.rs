@@ -159,13 +159,18 @@ async fn reach(place: &Place, config: &Config, need: Need) -> anyhow::Result<(St
     if !config.broker.url.is_empty() {
         return Ok((config.broker.url.clone(), None, place.common.store_address(config)));
     }
+    let replicas = config.broker.replicas;
+    anyhow::ensure!(
+        replicas == 1,
+        "[broker] replicas is {replicas}, and the broker of a data directory is one server: name {replicas} servers of one cluster with --nats A,B,C, or set it to 1"
+    );
     match data_dir::claim(&place.common.data_dir)? {
         Claimed::Ours(_) if need == Need::Others => bail!(
             "nothing runs in data directory {}: start `tidemill up` or an evaluation there, or name a broker with --nats",
             place.common.data_dir.display()
         ),
         Claimed::Ours(data_dir) => {
-            let own = OwnBroker::start(data_dir).await?;
+            let own = OwnBroker::start(data_dir, config.broker.sync_interval).await?;
             Ok((own.url().to_owned(), Some(own), place.common.store_address(config)))
         }
         Claimed::Theirs(running) if need != Need::Alone => Ok((running.url, None, place.common.store_address(config))),

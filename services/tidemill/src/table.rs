@@ -19,9 +19,9 @@ fn interval(benchmark: &BenchmarkResult) -> String {
 }
 
 /// Columns that a terminal must have for the whole table; a narrower one gets the columns that matter most.
-const WIDE: u16 = 156;
+const WIDE: u16 = 166;
 
-const HEADER: [&str; 14] = [
+const HEADER: [&str; 15] = [
     "run",
     "step",
     "suite",
@@ -34,12 +34,13 @@ const HEADER: [&str; 14] = [
     "no answer",
     "failed",
     "missing",
+    "cached %",
     "state",
     "evaluation",
 ];
 
 /// What a narrow terminal shows of [`HEADER`].
-const NARROW: [usize; 8] = [1, 3, 4, 7, 8, 10, 11, 12];
+const NARROW: [usize; 8] = [1, 3, 4, 7, 8, 10, 11, 13];
 
 /// The table of several evaluations: one row a benchmark. Scores are in percent, with the standard error.
 pub(crate) fn results(results: &[EvaluationResult]) -> String {
@@ -65,13 +66,13 @@ pub(crate) fn results(results: &[EvaluationResult]) -> String {
                 result.step.to_string(),
                 result.suite.name.to_string(),
             ];
-            cells.extend(std::iter::repeat_n("-".to_owned(), 9));
+            cells.extend(std::iter::repeat_n("-".to_owned(), 10));
             cells.extend([state(result), result.evaluation.to_string()]);
             table.add_row(pick(cells));
         }
     }
     for (place, index) in columns.iter().enumerate() {
-        let is_number = matches!(index, 1 | 4..=11);
+        let is_number = matches!(index, 1 | 4..=12);
         if let Some(column) = table.column_mut(place).filter(|_| is_number) {
             column.set_cell_alignment(CellAlignment::Right);
         }
@@ -110,6 +111,7 @@ fn row(result: &EvaluationResult, benchmark: &BenchmarkResult) -> Vec<String> {
         outcomes.no_answer.to_string(),
         (outcomes.failed() - outcomes.missing).to_string(),
         outcomes.missing.to_string(),
+        format!("{:.0}", 100.0 * benchmark.cache_hit_rate),
         state(result),
         result.evaluation.to_string(),
     ]
@@ -124,7 +126,7 @@ fn state(result: &EvaluationResult) -> String {
 
 const CSV_HEADER: &str = "run,step,suite,version,benchmark,metric,mean,standard_error,low,high,items,samples,coverage,\
 correct,incorrect,graded,no_answer,truncated,refused,empty,context_overflow,engine_error,grader_error,ungraded,missing,\
-state,evaluation,team,checkpoint";
+state,evaluation,team,checkpoint,requests,cached";
 
 /// One line a benchmark, with a header.
 pub(crate) fn csv(results: &[EvaluationResult]) -> String {
@@ -177,6 +179,8 @@ fn csv_row(result: &EvaluationResult, benchmark: &BenchmarkResult) -> Vec<String
         result.evaluation.to_string(),
         result.team.to_string(),
         result.checkpoint.to_string(),
+        benchmark.requests.to_string(),
+        benchmark.cached.to_string(),
     ]
 }
 

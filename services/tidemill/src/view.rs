@@ -22,8 +22,8 @@ pub(crate) struct Known {
 #[derive(Debug, Default)]
 pub(crate) struct View {
     known: BTreeMap<EvaluationId, Known>,
-    /// Results that came before their evaluation's first event.
-    early: BTreeMap<EvaluationId, Vec<(u64, BenchmarkResult)>>,
+    /// The newest results of benchmarks that came before their evaluation's first event.
+    early: BTreeMap<EvaluationId, BTreeMap<String, (u64, BenchmarkResult)>>,
 }
 
 impl View {
@@ -49,7 +49,7 @@ impl View {
                 );
             }
         }
-        for (sequence, benchmark) in self.early.remove(&id).unwrap_or_default() {
+        for (sequence, benchmark) in self.early.remove(&id).unwrap_or_default().into_values() {
             self.put(&id, sequence, benchmark);
         }
         self.known.get(&id)
@@ -64,13 +64,13 @@ impl View {
     }
 
     fn put(&mut self, id: &EvaluationId, sequence: u64, benchmark: BenchmarkResult) {
-        let Some(known) = self.known.get_mut(id) else {
-            self.early.entry(id.clone()).or_default().push((sequence, benchmark));
-            return;
+        let benchmarks = match self.known.get_mut(id) {
+            Some(known) => &mut known.benchmarks,
+            None => self.early.entry(id.clone()).or_default(),
         };
         let name = benchmark.name.to_string();
-        if known.benchmarks.get(&name).is_none_or(|(newest, _)| *newest < sequence) {
-            known.benchmarks.insert(name, (sequence, benchmark));
+        if benchmarks.get(&name).is_none_or(|(newest, _)| *newest < sequence) {
+            benchmarks.insert(name, (sequence, benchmark));
         }
     }
 

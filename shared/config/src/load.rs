@@ -139,6 +139,27 @@ mod tests {
     }
 
     #[test]
+    fn copies_and_sync_are_read_or_refused_with_what_is_possible() {
+        let broker = |replicas, sync| {
+            load(
+                None,
+                variables(&[
+                    ("TIDEMILL_BROKER__REPLICAS", replicas),
+                    ("TIDEMILL_BROKER__SYNC_INTERVAL", sync),
+                ]),
+            )
+        };
+        let read = broker("3", "always").unwrap().broker;
+        assert_eq!((read.replicas, read.sync_interval), (3, crate::SyncInterval::Always));
+        let sync = broker("1", "1500ms").unwrap().broker.sync_interval;
+        assert_eq!(sync.to_string(), "1500ms");
+        let refused = broker("2", "30s").unwrap_err().to_string();
+        assert!(refused.contains("1, 3 or 5"), "{refused}");
+        let refused = broker("1", "0s").unwrap_err().to_string();
+        assert!(refused.contains("always"), "{refused}");
+    }
+
+    #[test]
     fn the_dump_loads_again() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("dump.toml");

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::broker::{SyncInterval, replicas};
 use crate::{duration, size};
 
 /// The whole configuration: one file serves every service.
@@ -70,8 +71,12 @@ pub struct Broker {
     pub url: String,
     /// A NATS credentials file. Default none.
     pub credentials: Option<PathBuf>,
-    /// Copies of each stream, 1, 3 or 5. Needs as many brokers. Default 1.
+    /// Copies of each stream and bucket, 1, 3 or 5. Needs as many servers in one cluster. Default 1.
+    #[serde(deserialize_with = "replicas")]
     pub replicas: usize,
+    /// How often the command's own broker makes the disk keep what it has acknowledged, or `always`: before each
+    /// acknowledgement. Other brokers have their own configuration. Default `120s`.
+    pub sync_interval: SyncInterval,
     /// How long to try to reach the broker at start. Default `10s`.
     #[serde(with = "duration")]
     pub connect_timeout: Duration,
@@ -83,6 +88,7 @@ impl Default for Broker {
             url: String::new(),
             credentials: None,
             replicas: 1,
+            sync_interval: SyncInterval::Every(Duration::from_secs(120)),
             connect_timeout: Duration::from_secs(10),
         }
     }
@@ -123,6 +129,10 @@ pub struct Loader {
     /// How long an endpoint that has never answered is waited for. Default `30s`.
     #[serde(with = "duration")]
     pub endpoint_patience: Duration,
+    /// Completions that may wait for their grades, over all evaluations, before nothing more is released. They are never
+    /// more than this, but for what other server groups have out at that moment (twice their slots). A hundred thousand
+    /// answers of 4 KB take 400 MB of the DONE stream. Default 100000.
+    pub max_ungraded: u32,
     /// Starts of an engine that keeps dying, for one evaluation. Default 5.
     pub engine_starts: u32,
 }
@@ -140,6 +150,7 @@ impl Default for Loader {
             checkpoint_patience: Duration::from_secs(600),
             engine_patience: Duration::from_secs(300),
             endpoint_patience: Duration::from_secs(30),
+            max_ungraded: 100_000,
             engine_starts: 5,
         }
     }

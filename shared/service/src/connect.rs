@@ -10,6 +10,7 @@ use tidemill_streams::{buckets, live};
 use tokio::sync::watch;
 
 use crate::backoff::Backoff;
+use crate::leader;
 
 /// The oldest server that has everything we use.
 const OLDEST_SERVER: (u64, u64) = (2, 12);
@@ -23,7 +24,7 @@ pub struct Broker {
     pub jetstream: jetstream::Context,
     /// Counts connections: a change means that pulls and ordered consumers must be made again.
     pub connections: watch::Receiver<u64>,
-    /// The address as configured.
+    /// The address as configured, or several separated by commas.
     pub url: String,
 }
 
@@ -102,6 +103,10 @@ const STORE_FORMAT: u32 = 1;
 /// Publishes whose acknowledgement may be outstanding: beyond about 10,000 queued messages the server refuses more.
 const MAX_UNACKNOWLEDGED_PUBLISHES: usize = 4_000;
 
+/// How long a publish waits for its acknowledgement before it is sent again. The one that was under way when a leader died
+/// gets none; repeating one that was stored is answered by the broker as already there.
+const ACK_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// Connects, and checks that the server is recent and has JetStream.
 ///
 /// # Errors
@@ -122,7 +127,7 @@ pub async fn connect(config: &Config, url: &str, name: &str) -> Result<Broker, C
     }
     let jetstream = ContextBuilder::new()
         .timeout(Duration::from_secs(10))
-        .ack_timeout(Duration::from_secs(5))
+        .ack_timeout(ACK_TIMEOUT)
         .max_ack_inflight(MAX_UNACKNOWLEDGED_PUBLISHES)
         .backpressure_on_inflight(true)
         .build(client.clone());
@@ -140,8 +145,13 @@ pub async fn connect(config: &Config, url: &str, name: &str) -> Result<Broker, C
 async fn reach(config: &Config, url: &str, name: &str, connected: watch::Sender<u64>) -> Result<Client, ConnectError> {
     let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
     let begun = tokio::time::Instant::now();
+    let addresses = addresses(url);
     loop {
-        match options(config, name, connected.clone()).await?.connect(url).await {
+        match options(config, name, connected.clone())
+            .await?
+            .connect(&addresses)
+            .await
+        {
             Ok(client) => return Ok(client),
             Err(source) if begun.elapsed() >= config.broker.connect_timeout => {
                 let waited = config.broker.connect_timeout;
@@ -154,6 +164,14 @@ async fn reach(config: &Config, url: &str, name: &str, connected: watch::Sender<
             Err(_) => tokio::time::sleep(backoff.next_pause()).await,
         }
     }
+}
+
+/// The servers of one broker, as written: addresses separated by commas, with or without spaces.
+fn addresses(url: &str) -> Vec<&str> {
+    url.split(',')
+        .map(str::trim)
+        .filter(|address| !address.is_empty())
+        .collect()
 }
 
 async fn options(config: &Config, name: &str, connected: watch::Sender<u64>) -> Result<ConnectOptions, ConnectError> {
@@ -200,7 +218,7 @@ fn is_recent(version: &str) -> bool {
 /// [`ConnectError::Streams`] or [`ConnectError::OtherStore`], and failures of the broker.
 pub async fn prepare(broker: &Broker, config: &Config, store: &Store, create: bool) -> Result<(), ConnectError> {
     let replicas = config.broker.replicas;
-    let mut differences = live::plan(&broker.jetstream, replicas).await?;
+    let mut differences = planned(broker, config).await?;
     if create && !differences.is_empty() && differences.iter().all(|difference| difference.field == "existence") {
         live::apply(&broker.jetstream, replicas).await?;
         differences.clear();
@@ -229,8 +247,9 @@ async fn agree_on_format(broker: &Broker) -> Result<(), ConnectError> {
     if meta.create("format", ours.into()).await.is_ok() {
         return Ok(());
     }
-    let found = meta.get("format").await.map_err(|error| unread(&error))?;
-    let found = String::from_utf8_lossy(&found.unwrap_or_default()).into_owned();
+    let found = leader::entry(&meta, "format").await.map_err(|error| unread(&error))?;
+    let found = found.map(|entry| entry.value).unwrap_or_default();
+    let found = String::from_utf8_lossy(&found).into_owned();
     let number = found
         .split_whitespace()
         .next()
@@ -241,17 +260,32 @@ async fn agree_on_format(broker: &Broker) -> Result<(), ConnectError> {
     Err(ConnectError::NewerStore { found })
 }
 
+/// The plan of a broker that may still be electing its leaders: it is asked for as long as it may take to be reached.
+async fn planned(broker: &Broker, config: &Config) -> Result<Vec<live::Difference>, live::Error> {
+    // A request that comes while nobody leads is not answered at all, so none is waited for to its end.
+    let patience = config.broker.connect_timeout;
+    let mut backoff = Backoff::standard();
+    let begun = tokio::time::Instant::now();
+    while begun.elapsed() < patience {
+        let planned = live::plan(&broker.jetstream, config.broker.replicas);
+        match tokio::time::timeout(patience / 4, planned).await {
+            Ok(Ok(differences)) => return Ok(differences),
+            Ok(Err(error)) => tracing::debug!(%error, "the broker's streams are not known yet"),
+            Err(_) => tracing::debug!("the broker does not say what its streams are"),
+        }
+        tokio::time::sleep(backoff.next_pause()).await;
+    }
+    live::plan(&broker.jetstream, config.broker.replicas).await
+}
+
 async fn agree_on_store(broker: &Broker, store: &Store) -> Result<(), ConnectError> {
     let meta = meta(broker).await?;
     let ours = store.address().as_str();
     if meta.create("store", ours.to_owned().into()).await.is_ok() {
         return Ok(());
     }
-    let theirs = meta
-        .get("store")
-        .await
-        .map_err(|error| unread(&error))?
-        .unwrap_or_default();
+    let theirs = leader::entry(&meta, "store").await.map_err(|error| unread(&error))?;
+    let theirs = theirs.map(|entry| entry.value).unwrap_or_default();
     if theirs == ours.as_bytes() {
         return Ok(());
     }
@@ -263,7 +297,13 @@ async fn agree_on_store(broker: &Broker, store: &Store) -> Result<(), ConnectErr
 
 #[cfg(test)]
 mod tests {
-    use super::is_recent;
+    use super::{addresses, is_recent};
+
+    #[test]
+    fn addresses_are_separated_by_commas() {
+        assert_eq!(addresses("nats://a:1"), ["nats://a:1"]);
+        assert_eq!(addresses("nats://a:1, b:2,,c"), ["nats://a:1", "b:2", "c"]);
+    }
 
     #[test]
     fn versions_are_compared_as_numbers() {

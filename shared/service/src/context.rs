@@ -1,17 +1,17 @@
 //! What a role of a process works with.
 
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use async_nats::jetstream;
 use tidemill_config::Config;
-use tidemill_domain::Timestamp;
 use tidemill_storage::Store;
 use tokio_util::sync::CancellationToken;
 
+use crate::clock::now;
 use crate::connect::Broker;
 use crate::lease::{Certainty, Held};
 use crate::publish::Publisher;
+use crate::waits::Waits;
 
 /// A cheap handle on everything that a role shares with the rest of its process.
 #[derive(Debug, Clone)]
@@ -24,6 +24,8 @@ pub struct Context {
     pub broker: Broker,
     /// The way out.
     pub publisher: Publisher,
+    /// What this process waits for.
+    pub waits: Waits,
     /// The object store.
     pub store: Store,
     /// The effective configuration.
@@ -41,10 +43,12 @@ impl Context {
     #[must_use]
     pub fn new(role: &'static str, broker: Broker, store: Store, config: Arc<Config>) -> Self {
         let cancelled = CancellationToken::new();
+        let waits = Waits::default();
         Self {
             role,
             holder: holder(role).into(),
-            publisher: Publisher::new(broker.jetstream.clone(), cancelled.clone()),
+            publisher: Publisher::new(broker.jetstream.clone(), cancelled.clone(), waits.clone()),
+            waits,
             broker,
             store,
             config,
@@ -90,10 +94,4 @@ impl Context {
 /// Role, process and start time: no two processes share it, also not after a restart with the same process id.
 fn holder(role: &str) -> String {
     format!("{role}-{}-{:x}", std::process::id(), now().0)
-}
-
-/// The time now.
-#[must_use]
-pub fn now() -> Timestamp {
-    SystemTime::now().into()
 }

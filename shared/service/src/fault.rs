@@ -66,6 +66,8 @@ points! {
     GeneratorDelivered = "generator.delivered",
     /// The engine has answered; nothing is stored.
     GeneratorAnswered = "generator.answered",
+    /// The generation cache holds the answer; no completion does.
+    GeneratorKept = "generator.generation_kept",
     /// A large body lies in the object store; no completion refers to it.
     GeneratorBodyStored = "generator.body_checked_in",
     /// The completion is published; the release is not acknowledged.

@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use async_nats::HeaderMap;
-use async_nats::jetstream::consumer::{DeliverPolicy, pull};
+use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, pull};
 use bytes::Bytes;
 use futures::StreamExt as _;
 use tidemill_domain::{Timestamp, TraceContext};
 use tidemill_streams::Stream;
 use tokio::sync::watch;
 
-use crate::Context;
 use crate::backoff::Backoff;
+use crate::{Context, leader};
 
 /// A message that was followed.
 #[derive(Debug, Clone)]
@@ -54,24 +54,44 @@ pub enum Start {
 /// Silence, while messages are known to be left, after which a reader asks anew what is left. It doubles each time.
 const SILENCE: Duration = Duration::from_secs(1);
 
+/// How often the broker says that a reader is still there while nothing comes. After two such times without a word the
+/// reader is made anew: the server that held it may be gone while the connection, to another one, is well.
+const HEARTBEAT: Duration = Duration::from_secs(2);
+
+/// How long one pull of a reader lasts.
+const PULL_EXPIRES: Duration = Duration::from_secs(30);
+
 /// The longest such silence.
 const LONGEST_SILENCE: Duration = Duration::from_secs(16);
 
 /// Follows a stream without acknowledging: any number may follow, and each begins where it likes.
 ///
-/// After a reconnect the reader is made again behind the last message seen, since ordered consumers take 15 s to notice.
+/// A reader is a consumer without acknowledgements in the memory of one server. After a reconnect, an error, a gap in its
+/// messages or silence it is made again behind the last message seen; the ordered consumers of the client library do this
+/// too, but take 15 to 60 s to notice.
+///
+/// Where streams have several copies a reader may sit on one that is behind. What is known to be there is therefore asked
+/// of the stream's leader.
 pub struct Follow {
     context: Context,
     stream: Stream,
     filter: String,
     headers_only: bool,
     start: Start,
-    reader: Option<pull::Ordered>,
+    reader: Option<Reader>,
     connections: watch::Receiver<u64>,
     /// Messages known to the last opening and not read since.
     backlog: u64,
+    /// The last matching message that the stream's leader had at the last opening; 0 for none, or where there is one copy.
+    last_known: u64,
     silence: Duration,
     backoff: Backoff,
+}
+
+struct Reader {
+    messages: pull::Stream,
+    /// Messages that it has delivered.
+    delivered: u64,
 }
 
 impl Follow {
@@ -91,6 +111,7 @@ impl Follow {
             reader: None,
             connections,
             backlog: 0,
+            last_known: 0,
             silence: SILENCE,
             backoff: Backoff::standard(),
         };
@@ -123,9 +144,16 @@ impl Follow {
     }
 
     async fn try_open(&mut self) -> Result<u64, async_nats::Error> {
-        let config = pull::OrderedConfig {
+        // Asked first, so that a reader which is not behind knows of it.
+        self.last_known = self.last_of_leader().await?;
+        let config = pull::Config {
             filter_subject: self.filter.clone(),
             headers_only: self.headers_only,
+            ack_policy: AckPolicy::None,
+            max_deliver: 1,
+            inactive_threshold: Duration::from_secs(30),
+            num_replicas: 1,
+            memory_storage: true,
             deliver_policy: match self.start {
                 Start::Beginning => DeliverPolicy::All,
                 Start::LastPerSubject => DeliverPolicy::LastPerSubject,
@@ -134,7 +162,7 @@ impl Follow {
                     start_sequence: sequence + 1,
                 },
             },
-            ..pull::OrderedConfig::default()
+            ..pull::Config::default()
         };
         let consumer = self
             .context
@@ -142,8 +170,31 @@ impl Follow {
             .create_consumer_on_stream(config, self.stream.name)
             .await?;
         let backlog = consumer.cached_info().num_pending;
-        self.reader = Some(consumer.messages().await?);
+        let messages = consumer.stream().expires(PULL_EXPIRES).heartbeat(HEARTBEAT).messages();
+        self.reader = Some(Reader {
+            messages: messages.await?,
+            delivered: 0,
+        });
         Ok(backlog)
+    }
+
+    async fn last_of_leader(&self) -> Result<u64, async_nats::Error> {
+        if self.context.config.broker.replicas == 1 || self.start == Start::New {
+            return Ok(0);
+        }
+        let last = leader::last(self.context.jetstream(), self.stream.name, &self.filter).await?;
+        Ok(last.map_or(0, |message| message.sequence))
+    }
+
+    /// Whether messages that were there at the last opening are not read yet; as with [`Follow::backlog`], some of them may
+    /// expire before they are.
+    #[must_use]
+    pub fn is_behind(&self) -> bool {
+        let seen = match self.start {
+            Start::After(sequence) => sequence,
+            Start::Beginning | Start::LastPerSubject | Start::New => 0,
+        };
+        self.backlog > 0 || seen < self.last_known
     }
 
     /// The next message.
@@ -158,9 +209,15 @@ impl Follow {
             };
             tokio::select! { biased;
                 Ok(()) = self.connections.changed() => self.reader = None,
-                message = reader.next() => match message {
+                message = reader.messages.next() => match message {
                     Some(Ok(message)) => {
                         let Ok(info) = message.info() else { continue };
+                        reader.delivered += 1;
+                        if info.consumer_sequence != reader.delivered {
+                            tracing::debug!(stream = self.stream.name, "messages are missing; opening another reader");
+                            self.reader = None;
+                            continue;
+                        }
                         let (sequence, pending) = (info.stream_sequence, info.pending);
                         let at = std::time::SystemTime::from(info.published).into();
                         self.start = Start::After(sequence);
@@ -190,7 +247,7 @@ impl Follow {
     /// # Cancel safety
     /// No message is lost when the future is dropped.
     pub async fn next_known(&mut self) -> Option<Followed> {
-        while self.backlog > 0 {
+        while self.is_behind() {
             match tokio::time::timeout(self.silence, self.next()).await {
                 Ok(message) => return Some(message),
                 Err(_) => {

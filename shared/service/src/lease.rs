@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use self::rule::{Answer, Lease, RENEW_EVERY};
-use crate::Context;
+use crate::{Context, leader};
 
 /// How often a taken lease is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -132,7 +132,7 @@ impl Renewal {
             Ok(revision) => return Answer::Written(revision),
             Err(error) => error,
         };
-        match self.leases.entry(&self.key).await {
+        match leader::entry(&self.leases, &self.key).await {
             Ok(Some(entry)) if entry.value == self.value.as_bytes() => Answer::Ours(entry.revision),
             Ok(Some(_)) => Answer::NotOurs,
             _ if is_away(&error) => Answer::Away,

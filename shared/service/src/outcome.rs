@@ -41,6 +41,14 @@ pub async fn record(context: &Context, on: &str, payload: &[u8], reason: &str) -
             key.evaluation
         )));
     };
+    if evaluation.state.is_ended() {
+        // Its messages may be archived and gone. Asked for again, it releases what has no outcome.
+        let state = evaluation.state.label();
+        return Ok(Recorded::NobodyWaits(format!(
+            "evaluation {} has ended ({state})",
+            key.evaluation
+        )));
+    }
     let published = match stage {
         Some(Stage::Generate) => {
             let completion = failed_completion(key, &evaluation, payload, reason);

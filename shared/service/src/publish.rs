@@ -1,7 +1,6 @@
 //! The way out: every publish is awaited, and the first write of a key wins.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_nats::HeaderMap;
 use async_nats::connection::State;
@@ -12,6 +11,7 @@ use tidemill_telemetry::Metric;
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Backoff;
+use crate::waits::{Obstacle, Waits};
 
 /// What became of a publish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,18 +72,7 @@ pub enum Ttl {
 pub struct Publisher {
     jetstream: jetstream::Context,
     cancelled: CancellationToken,
-    stalled: Arc<Mutex<Option<Stalled>>>,
-}
-
-/// The broker answers, and refuses to store: a stream or its disk is full.
-#[derive(Debug, Clone)]
-pub struct Stalled {
-    /// Since when.
-    pub since: Instant,
-    /// The stream.
-    pub stream: &'static str,
-    /// The broker's word.
-    pub reason: String,
+    waits: Waits,
 }
 
 /// The header that makes a write win only while its subject is empty; `publish` sets the other ones of a message.
@@ -100,30 +89,12 @@ enum Refusal {
 }
 
 impl Publisher {
-    pub(crate) fn new(jetstream: jetstream::Context, cancelled: CancellationToken) -> Self {
+    pub(crate) const fn new(jetstream: jetstream::Context, cancelled: CancellationToken, waits: Waits) -> Self {
         Self {
             jetstream,
             cancelled,
-            stalled: Arc::default(),
+            waits,
         }
-    }
-
-    /// Since when, and why, publishes of this process are refused; `None` while they are stored.
-    #[must_use]
-    pub fn stalled(&self) -> Option<Stalled> {
-        self.stalled.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn note(&self, refused: Option<(&'static str, &str)>) {
-        let mut stalled = self.stalled.lock().unwrap_or_else(PoisonError::into_inner);
-        *stalled = refused.map(|(stream, reason)| {
-            let since = stalled.as_ref().map_or_else(Instant::now, |stalled| stalled.since);
-            Stalled {
-                since,
-                stream,
-                reason: reason.to_owned(),
-            }
-        });
     }
 
     /// Publishes a message and waits until the broker has stored it.
@@ -200,10 +171,11 @@ impl Publisher {
     async fn insist<M: Message>(&self, subject: String, message: PublishMessage) -> Result<Published, PublishError> {
         let stream = M::STREAM.name;
         let mut backoff = Backoff::standard();
+        let mut waiting = None;
         loop {
             let refusal = match self.once(&subject, message.clone()).await {
                 Ok(sequence) => {
-                    self.note(None);
+                    self.waits.passed(Obstacle::Stream(stream));
                     return Ok(Published::Stored(sequence));
                 }
                 Err(error) => refusal::<M>(&error),
@@ -224,7 +196,9 @@ impl Publisher {
                     let pause = backoff.next_pause();
                     // A broker that is connected and silent has no room either, or no disk that answers.
                     if is_answer || self.jetstream.client().connection_state() == State::Connected {
-                        self.note(Some((stream, &reason)));
+                        waiting
+                            .get_or_insert_with(|| self.waits.begin(Obstacle::Stream(stream), &reason))
+                            .because(&reason);
                     }
                     tidemill_telemetry::count(Metric::PublishRetries, [("stream", stream)]);
                     if pause > Duration::from_secs(1) {

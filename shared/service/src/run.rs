@@ -181,6 +181,7 @@ where
         .map_err(|error| unavailable(&error))?;
     let grace = config.service.shutdown_grace;
     let context = Context::new(role, broker, store, Arc::new(config));
+    tokio::spawn(crate::status::answer(context.clone()));
     admin.set_ready(true);
     tracing::info!(role, admin = %admin.address(), "ready");
     let ended = until_signal(&context, grace, body(context.clone())).await;

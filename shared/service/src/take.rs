@@ -8,11 +8,16 @@ use std::time::Duration;
 
 use async_nats::jetstream::Message;
 use async_nats::jetstream::consumer::PullConsumer;
+use async_nats::jetstream::consumer::pull::Batch;
 use futures::stream::{self, SelectAll};
 use futures::{FutureExt as _, Stream, StreamExt as _};
+use tokio::time::{Instant, timeout_at};
 
-/// How long a pull stays open at the broker. It is also how long a pull that the broker forgot is missed.
-const PULL_EXPIRES: Duration = Duration::from_secs(5);
+/// How long a pull stays open at the broker, which then says that it has expired.
+const PULL_EXPIRES: Duration = Duration::from_secs(2);
+
+/// How late it may say so. A pull without a word until then was forgotten, by a server that died or lost the others.
+const LATE: Duration = Duration::from_secs(1);
 
 /// Slots that make a pull worth while at once, as a share of all.
 const EAGER_SHARE: usize = 8;
@@ -22,8 +27,12 @@ const MAX_PULL: usize = 512;
 
 pub(crate) enum Pulled {
     Message(Box<Message>),
+    /// The broker has ended a pull.
     Ended,
+    /// The broker has refused one.
     Failed(String),
+    /// The broker has forgotten one.
+    Silent,
 }
 
 /// What a pull brings, with the connection it was sent on.
@@ -31,8 +40,14 @@ enum Event {
     Message(Box<Message>),
     /// It ended with so many messages not delivered.
     Ended(usize),
-    Failed(String),
+    /// It was refused, likewise.
+    Failed(usize, String),
+    /// It was not ended in time, likewise.
+    Silent(usize),
 }
+
+/// In place of the connection of a pull that nothing counts on.
+const NO_CONNECTION: u64 = u64::MAX;
 
 type Pull = Pin<Box<dyn Stream<Item = (u64, Event)> + Send>>;
 
@@ -91,20 +106,21 @@ impl Take {
     /// # Cancel safety
     /// Nothing is lost when the future is dropped.
     pub(crate) async fn next(&mut self) -> Pulled {
-        let Some((connection, event)) = self.pulls.next().await else {
-            return std::future::pending().await;
-        };
-        let counts = connection == self.connection;
-        match event {
-            Event::Message(message) => {
-                self.promised -= usize::from(counts).min(self.promised);
-                Pulled::Message(message)
-            }
-            Event::Ended(left) => {
-                self.promised -= if counts { left.min(self.promised) } else { 0 };
-                Pulled::Ended
-            }
-            Event::Failed(reason) => Pulled::Failed(reason),
+        loop {
+            let Some((connection, event)) = self.pulls.next().await else {
+                return std::future::pending().await;
+            };
+            let counts = connection == self.connection;
+            let (left, pulled) = match event {
+                Event::Message(message) => (1, Pulled::Message(message)),
+                Event::Ended(left) => (left, Pulled::Ended),
+                Event::Failed(left, reason) => (left, Pulled::Failed(reason)),
+                // It went with its connection.
+                Event::Silent(_) if !counts => continue,
+                Event::Silent(left) => (left, Pulled::Silent),
+            };
+            self.promised -= if counts { left.min(self.promised) } else { 0 };
+            return pulled;
         }
     }
 
@@ -129,18 +145,33 @@ impl Take {
     }
 }
 
-fn pulled(
-    batch: async_nats::jetstream::consumer::pull::Batch,
-    wanted: usize,
-    connection: u64,
-) -> impl Stream<Item = (u64, Event)> + Send {
-    let events = stream::unfold(Some((Box::pin(batch), wanted)), |state| async move {
-        let (mut batch, left) = state?;
-        match batch.next().await {
-            Some(Ok(message)) => Some((Event::Message(Box::new(message)), Some((batch, left.saturating_sub(1))))),
-            Some(Err(error)) => Some((Event::Failed(error.to_string()), Some((batch, left)))),
-            None => Some((Event::Ended(left), None)),
+/// What a pull brings. After its silence, messages that come late are still taken, for as long as the client library waits
+/// (5 s), but nothing counts on them any more.
+fn pulled(batch: Batch, wanted: usize, connection: u64) -> impl Stream<Item = (u64, Event)> + Send {
+    let deadline = Instant::now() + PULL_EXPIRES + LATE;
+    let begun = Some((Box::pin(batch), wanted, connection));
+    stream::unfold(begun, move |state| async move {
+        let (mut batch, left, connection) = state?;
+        let is_silent = connection == NO_CONNECTION;
+        let next = if is_silent {
+            batch.next().await
+        } else {
+            match timeout_at(deadline, batch.next()).await {
+                Ok(next) => next,
+                Err(_) => return Some(((connection, Event::Silent(left)), Some((batch, left, NO_CONNECTION)))),
+            }
+        };
+        match next {
+            Some(Ok(message)) => {
+                let left = left.saturating_sub(1);
+                Some((
+                    (connection, Event::Message(Box::new(message))),
+                    Some((batch, left, connection)),
+                ))
+            }
+            Some(Err(error)) => Some(((connection, Event::Failed(left, error.to_string())), None)),
+            None if is_silent => None,
+            None => Some(((connection, Event::Ended(left)), None)),
         }
-    });
-    events.map(move |event| (connection, event))
+    })
 }

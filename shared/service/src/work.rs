@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
+use crate::doubt::{Doubt, Remedy};
 use crate::fault::{self, Point};
 use crate::progress::Progress;
 use crate::settle::{self, Failure, Handled, Settled};
@@ -79,6 +80,9 @@ where
         progress: Progress::start(durable.ack_wait, reporter(context, durable)),
         gather_until: Instant::now(),
         backoff,
+        newest: 0,
+        durable,
+        doubt: Doubt::new(KEPT_PER_SLOT * slots.max(1), durable.ack_wait),
     };
     worker.run(stop, &handler).await;
     worker.drain().await;
@@ -111,12 +115,20 @@ struct Worker<'a> {
     context: &'a Context,
     stream: Stream,
     take: Take,
-    /// Messages from their delivery until they are settled.
-    running: JoinSet<()>,
+    /// Messages from their delivery until they are settled; what was acknowledged comes back.
+    running: JoinSet<Option<Arc<Acker>>>,
     progress: Progress<Acker>,
     gather_until: Instant,
     backoff: Backoff,
+    /// The last place in the stream that was delivered here.
+    newest: u64,
+    durable: &'a Durable,
+    doubt: Doubt<Arc<Acker>>,
 }
+
+/// Acknowledgements that are kept to be repeated, for each slot: while none arrives, no more than one a slot is sent, and some
+/// are sent before it is noticed.
+const KEPT_PER_SLOT: usize = 8;
 
 impl Worker<'_> {
     async fn run<H, F>(&mut self, stop: &CancellationToken, handler: &H)
@@ -131,9 +143,12 @@ impl Worker<'_> {
             tokio::select! { biased;
                 () = stop.cancelled() => return,
                 () = self.context.draining.cancelled() => return,
-                Ok(()) = connections.changed() => self.take.distrust(),
-                Some(_) = self.running.join_next() => self.note_free_slot(),
-                pulled = self.take.next() => self.take_in(pulled, handler),
+                Ok(()) = connections.changed() => {
+                    self.take.distrust();
+                    self.remedy();
+                }
+                Some(ended) = self.running.join_next() => self.note_free_slot(ended.ok().flatten()),
+                pulled = self.take.next() => self.take_in(pulled, handler).await,
                 () = tokio::time::sleep_until(self.gather_until), if free > 0 => self.pull().await,
             }
         }
@@ -142,7 +157,47 @@ impl Worker<'_> {
     async fn pull(&mut self) {
         match self.take.pull(self.running.len()).await {
             Ok(()) => self.gather_until = Instant::now() + GATHER,
-            Err(reason) => self.pause(&reason),
+            Err(reason) => {
+                self.remedy();
+                self.pause(&reason);
+            }
+        }
+    }
+
+    /// Does what may help against a broker that refuses or forgets pulls.
+    fn remedy(&mut self) {
+        let Some(remedy) = self.doubt.trouble() else { return };
+        tracing::warn!(
+            stage = self.context.role,
+            ?remedy,
+            "the broker gives no work and does not say that there is none"
+        );
+        let (context, durable) = (self.context.clone(), self.durable.clone());
+        tokio::spawn(async move {
+            let tried = match remedy {
+                Remedy::Consumer => live::ensure(context.jetstream(), &durable)
+                    .await
+                    .map(drop)
+                    .map_err(|error| error.to_string()),
+                Remedy::Connection => context
+                    .broker
+                    .client
+                    .force_reconnect()
+                    .await
+                    .map_err(|error| error.to_string()),
+            };
+            if let Err(error) = tried {
+                tracing::debug!(consumer = durable.name, error, "that did not help");
+            }
+        });
+    }
+
+    /// Acknowledges again what the broker may not have heard, now that it answers.
+    async fn repeat_acknowledgements(&mut self) {
+        for acker in self.doubt.answered() {
+            if let Err(error) = acker.ack().await {
+                tracing::debug!(stage = self.context.role, %error, "acknowledgement not repeated");
+            }
         }
     }
 
@@ -151,7 +206,7 @@ impl Worker<'_> {
         self.gather_until = Instant::now() + self.backoff.next_pause();
     }
 
-    fn take_in<H, F>(&mut self, pulled: Pulled, handler: &H)
+    async fn take_in<H, F>(&mut self, pulled: Pulled, handler: &H)
     where
         H: Fn(Delivery) -> F,
         F: Future<Output = Settled> + Send + 'static,
@@ -159,10 +214,15 @@ impl Worker<'_> {
         match pulled {
             Pulled::Message(message) => {
                 self.backoff.reset();
+                self.repeat_acknowledgements().await;
                 self.start(*message, handler);
             }
-            Pulled::Ended => {}
-            Pulled::Failed(reason) => self.pause(&reason),
+            Pulled::Ended => self.repeat_acknowledgements().await,
+            Pulled::Failed(reason) => {
+                self.remedy();
+                self.pause(&reason);
+            }
+            Pulled::Silent => self.remedy(),
         }
     }
 
@@ -174,6 +234,7 @@ impl Worker<'_> {
         let (delivered, sequence) = message
             .info()
             .map_or((1, 0), |info| (info.delivered, info.stream_sequence));
+        let delivered = self.deliveries(delivered, sequence);
         let trace = message
             .headers
             .as_ref()
@@ -209,13 +270,27 @@ impl Worker<'_> {
                 delivered: delivery.delivered,
                 settled: settled.unwrap_or_else(|panic| Err(Failure::new(Class::Bug, panic_text(panic.as_ref())))),
             };
+            let is_done = handled.settled.is_ok();
             // Settling may wait for the broker as well, and is reported in progress until it is over.
             settle::settle(&context, handled, &acker).await;
             drop(reported);
+            is_done.then_some(acker)
         });
     }
 
-    fn note_free_slot(&mut self) {
+    /// First deliveries come in the stream's order. One that does not was delivered before, by a broker that has forgotten
+    /// it since: a leader that was killed before the others knew.
+    fn deliveries(&mut self, delivered: i64, sequence: u64) -> i64 {
+        let is_forgotten = delivered == 1 && sequence <= self.newest;
+        self.newest = self.newest.max(sequence);
+        if is_forgotten { 2 } else { delivered }
+    }
+
+    /// A message was settled; `acknowledged` is what it was acknowledged with.
+    fn note_free_slot(&mut self, acknowledged: Option<Arc<Acker>>) {
+        if let Some(acker) = acknowledged {
+            self.doubt.acknowledged(acker);
+        }
         self.gather_until = self.gather_until.max(Instant::now() + GATHER / 2);
         if self.take.is_eager(self.running.len()) {
             self.gather_until = Instant::now();

@@ -52,6 +52,12 @@ pub enum Error {
 }
 
 impl Error {
+    /// The store failed, as opposed to what is in it: it is full, away or may not be used. Waiting may help.
+    #[must_use]
+    pub const fn is_of_the_store(&self) -> bool {
+        matches!(self, Self::Access { .. })
+    }
+
     /// Whether trying again may help.
     #[must_use]
     pub const fn class(&self) -> Class {

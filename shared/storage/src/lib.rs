@@ -5,6 +5,7 @@
 
 mod address;
 mod blocks;
+mod cached;
 mod claims;
 mod error;
 mod folders;
@@ -14,6 +15,7 @@ mod store;
 
 pub use address::Address;
 pub use blocks::{BlockWriter, StoredItem};
+pub use cached::{CachedBody, cached_body};
 pub use claims::Claim;
 pub use error::Error;
 pub use objects::Kind;

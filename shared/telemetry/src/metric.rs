@@ -15,6 +15,9 @@ pub enum Metric {
     AlreadyThere,
     /// Publishes tried again, by `stream`.
     PublishRetries,
+    /// Seconds for which nothing has passed what this process waits for, by `on` (a stream, `object_store`, `grading`); 0
+    /// while it waits for nothing.
+    StalledSeconds,
     /// Items released, by `again` (false, true).
     Released,
     /// Server groups held by this loader.
@@ -73,13 +76,14 @@ pub enum Metric {
 
 impl Metric {
     /// Every metric.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 34] = [
         Self::Deliveries,
         Self::Redeliveries,
         Self::Settled,
         Self::DeadLetters,
         Self::AlreadyThere,
         Self::PublishRetries,
+        Self::StalledSeconds,
         Self::Released,
         Self::Groups,
         Self::EngineStarts,
@@ -119,6 +123,7 @@ impl Metric {
             Self::DeadLetters => "tidemill_dead_letters_total",
             Self::AlreadyThere => "tidemill_already_there_total",
             Self::PublishRetries => "tidemill_publish_retries_total",
+            Self::StalledSeconds => "tidemill_stalled_seconds",
             Self::Released => "tidemill_released_total",
             Self::Groups => "tidemill_groups",
             Self::EngineStarts => "tidemill_engine_starts_total",

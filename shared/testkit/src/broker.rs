@@ -13,6 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::port;
+use crate::small_disk::SmallDisk;
 use crate::watchdog::Watchdog;
 
 /// Names the program to start, before any other place is searched.
@@ -33,6 +34,8 @@ pub struct Broker {
     folder: TempDir,
     port: u16,
     running: Option<Running>,
+    // Last, so that the server ends before its disk.
+    disk: Option<SmallDisk>,
 }
 
 #[derive(Debug)]
@@ -58,17 +61,36 @@ impl Broker {
     /// # Errors
     /// As [`start`](Self::start); a setting the server refuses is shown in the error.
     pub fn start_with(settings: &str) -> Result<Self> {
+        Self::started(None, settings)
+    }
+
+    /// Starts a server with its store on a small disk, which [`disk`](Self::disk) gives access to; it stays over restarts.
+    ///
+    /// # Errors
+    /// As [`start_with`](Self::start_with).
+    pub fn start_on(disk: SmallDisk, settings: &str) -> Result<Self> {
+        Self::started(Some(disk), settings)
+    }
+
+    fn started(disk: Option<SmallDisk>, settings: &str) -> Result<Self> {
+        let mut broker = Self::prepare(disk, settings)?;
+        broker.restart()?;
+        Ok(broker)
+    }
+
+    /// A server with its port, folder and configuration, not yet started.
+    pub(crate) fn prepare(disk: Option<SmallDisk>, settings: &str) -> Result<Self> {
         let program = find_program()?;
         let folder = TempDir::with_prefix("tidemill-broker-").context("failed to make a folder for the broker")?;
         let port = port::listen()?.local_addr()?.port();
-        let mut broker = Self {
+        let broker = Self {
             program,
             folder,
             port,
             running: None,
+            disk,
         };
         broker.write_configuration(settings)?;
-        broker.restart()?;
         Ok(broker)
     }
 
@@ -88,6 +110,12 @@ impl Broker {
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         self.running.as_ref().map(|running| running.child.id())
+    }
+
+    /// The small disk that holds the store, where the server was started on one.
+    #[must_use]
+    pub fn disk(&self) -> Option<&SmallDisk> {
+        self.disk.as_ref()
     }
 
     /// What the server has logged since it was first started.
@@ -130,14 +158,33 @@ impl Broker {
         Ok(())
     }
 
+    /// Starts the server again with other settings, on the same port and store.
+    ///
+    /// # Errors
+    /// As [`start_with`](Self::start_with).
+    pub fn restart_with(&mut self, settings: &str) -> Result<()> {
+        self.write_configuration(settings)?;
+        self.restart()
+    }
+
     /// Starts the server again on the same port and store, killing it first if it runs.
     ///
     /// # Errors
     /// When it does not answer within 20 seconds.
     pub fn restart(&mut self) -> Result<()> {
+        self.launch()?;
+        self.wait_until_ready()
+    }
+
+    /// As [`restart`](Self::restart), without waiting for an answer.
+    pub(crate) fn launch(&mut self) -> Result<()> {
         self.kill()?;
         let log = fs::OpenOptions::new().create(true).append(true).open(self.log_path())?;
-        let child = Command::new(&self.program)
+        let mut command = match &self.disk {
+            Some(disk) => disk.command(&self.program),
+            None => Command::new(&self.program),
+        };
+        let child = command
             .arg("--config")
             .arg(self.configuration_path())
             .stdin(Stdio::null())
@@ -147,10 +194,10 @@ impl Broker {
             .with_context(|| format!("failed to start {}", self.program.display()))?;
         let watchdog = Watchdog::over(child.id()).context("failed to watch over the broker")?;
         self.running = Some(Running { watchdog, child });
-        self.wait_until_ready()
+        Ok(())
     }
 
-    fn wait_until_ready(&mut self) -> Result<()> {
+    pub(crate) fn wait_until_ready(&mut self) -> Result<()> {
         let deadline = Instant::now() + START_DEADLINE;
         while !greets(self.port) {
             let ended = match &mut self.running {
@@ -172,12 +219,8 @@ impl Broker {
     }
 
     fn write_configuration(&self, settings: &str) -> Result<()> {
-        let store = self.folder.path().join("store");
-        let text = format!(
-            "host: 127.0.0.1\nport: {}\njetstream {{ store_dir: {:?} }}\n{settings}\n",
-            self.port,
-            store.display().to_string(),
-        );
+        let folder = self.disk.as_ref().map_or(self.folder.path(), SmallDisk::path);
+        let text = configuration(self.port, &folder.join("store"), settings);
         fs::write(self.configuration_path(), text).context("failed to write the broker's configuration")
     }
 
@@ -195,6 +238,16 @@ impl Drop for Broker {
         let killed = self.kill();
         debug_assert!(killed.is_ok(), "{killed:?}");
     }
+}
+
+/// The server takes the last of several sections of one name whole, so that our own one goes into the given one.
+fn configuration(port: u16, store: &Path, settings: &str) -> String {
+    const SECTION: &str = "jetstream {";
+    let (before, section) = settings.split_once(SECTION).unwrap_or((settings, "}"));
+    format!(
+        "host: 127.0.0.1\nport: {port}\n{before}\n{SECTION} store_dir: {:?}\n{section}\n",
+        store.display().to_string()
+    )
 }
 
 /// Whether a NATS server greets on `port`: it does so once its streams are recovered.
@@ -233,6 +286,20 @@ fn locate(named: Option<&OsStr>, start: &Path, path: Option<&OsStr>) -> Option<P
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn given_settings_of_the_store_leave_it_where_it_is() {
+        let given = configuration(
+            7,
+            Path::new("/s"),
+            "max_payload: 1KB\njetstream { max_file_store: 1MB }",
+        );
+        assert_eq!(
+            given,
+            "host: 127.0.0.1\nport: 7\nmax_payload: 1KB\n\njetstream { store_dir: \"/s\"\n max_file_store: 1MB }\n"
+        );
+        assert!(configuration(7, Path::new("/s"), "").ends_with("jetstream { store_dir: \"/s\"\n}\n"));
+    }
 
     #[test]
     fn a_named_program_comes_before_tools_and_tools_before_path() {

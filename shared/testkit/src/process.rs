@@ -12,6 +12,7 @@ use std::{env, thread};
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::small_disk::SmallDisk;
 use crate::watchdog::Watchdog;
 
 /// Names the `tidemill` program to test, in place of the one that cargo built beside the running test or program.
@@ -46,14 +47,18 @@ impl Service {
     /// # Errors
     /// When neither is there.
     pub fn tidemill() -> Result<Launch> {
-        let program = match env::var_os(PROGRAM_VARIABLE) {
-            Some(named) => PathBuf::from(named),
-            None => built_beside_test("tidemill")?,
-        };
-        if !program.is_file() {
-            bail!("{} is missing: build it with `cargo build --bins`", program.display());
-        }
-        Ok(Self::program(program))
+        Ok(Self::program(tidemill_program()?))
+    }
+
+    /// Prepares the `tidemill` program inside a small disk, which it then sees.
+    ///
+    /// # Errors
+    /// As [`tidemill`](Self::tidemill).
+    pub fn tidemill_inside(disk: &SmallDisk) -> Result<Launch> {
+        Ok(Launch {
+            command: disk.command(tidemill_program()?),
+            log: None,
+        })
     }
 
     /// Prepares any program.
@@ -277,6 +282,17 @@ impl Launch {
             child,
         })
     }
+}
+
+fn tidemill_program() -> Result<PathBuf> {
+    let program = match env::var_os(PROGRAM_VARIABLE) {
+        Some(named) => PathBuf::from(named),
+        None => built_beside_test("tidemill")?,
+    };
+    if !program.is_file() {
+        bail!("{} is missing: build it with `cargo build --bins`", program.display());
+    }
+    Ok(program)
 }
 
 fn built_beside_test(name: &str) -> Result<PathBuf> {

@@ -5,7 +5,6 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Parser;
-use serde_json::json;
 use tidemill_tests::chaos::{Outcome, Resumed, Scenario, Table, expect, long, resume, run_all, standard};
 
 /// Kill, suspend and cut off the processes of evaluations, and compare each end with the undisturbed one.
@@ -30,9 +29,9 @@ struct Arguments {
     /// Leave out the scenarios that take minutes.
     #[arg(long)]
     short: bool,
-    /// Also measure the resume of so many finished items; 0 leaves it out.
-    #[arg(long, default_value_t = 0)]
-    resume: usize,
+    /// Instead, measure what resuming an evaluation of so many finished items costs.
+    #[arg(long)]
+    resume: Option<usize>,
     /// JSON on standard output instead of the table.
     #[arg(long)]
     json: bool,
@@ -40,11 +39,18 @@ struct Arguments {
 
 fn main() -> Result<ExitCode> {
     let arguments = Arguments::parse();
-    let scenarios = chosen(&arguments);
-    let table = disturb(&arguments, &scenarios)?;
-    let resumed = (arguments.resume > 0).then(|| resume(arguments.resume)).transpose()?;
-    print(&arguments, &table, resumed.as_ref())?;
-    let is_clean = table.is_clean() && resumed.is_none_or(|resumed| resumed.asked_again == 0);
+    let is_clean = match arguments.resume {
+        Some(items) => {
+            let resumed = resume(items)?;
+            print(&arguments, &resumed, &told(&resumed))?;
+            resumed.asked_again == 0
+        }
+        None => {
+            let table = disturb(&arguments, &chosen(&arguments))?;
+            print(&arguments, &table, &table.to_string())?;
+            table.is_clean()
+        }
+    };
     Ok(if is_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -82,23 +88,23 @@ fn say(scenario: &Scenario, seed: u64, outcome: &Result<Outcome>) {
     writeln!(std::io::stderr(), "{} (seed {seed}): {told}", scenario.name).ok();
 }
 
-fn print(arguments: &Arguments, table: &Table, resumed: Option<&Resumed>) -> Result<()> {
+fn told(resumed: &Resumed) -> String {
+    format!(
+        "resume of {} finished items: {:.3} ms CPU an item ({:.2} s in all processes), {:.1} s, {} asked again",
+        resumed.items,
+        resumed.cpu_milliseconds_per_item,
+        resumed.cpu_seconds,
+        resumed.wall_seconds,
+        resumed.asked_again
+    )
+}
+
+fn print(arguments: &Arguments, data: &impl serde::Serialize, text: &str) -> Result<()> {
     let mut output = std::io::stdout();
     if arguments.json {
-        writeln!(output, "{}", json!({ "chaos": table, "resume": resumed }))?;
-        return Ok(());
-    }
-    writeln!(output, "{table}")?;
-    if let Some(resumed) = resumed {
-        writeln!(
-            output,
-            "resume of {} finished items: {:.3} ms CPU an item ({:.2} s in all processes), {:.1} s, {} asked again",
-            resumed.items,
-            resumed.cpu_milliseconds_per_item,
-            resumed.cpu_seconds,
-            resumed.wall_seconds,
-            resumed.asked_again
-        )?;
+        writeln!(output, "{}", serde_json::to_string(data)?)?;
+    } else {
+        writeln!(output, "{text}")?;
     }
     Ok(())
 }

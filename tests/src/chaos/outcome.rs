@@ -1,6 +1,6 @@
 //! What a run came to, compared with the undisturbed one.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::SystemTime;
 
 use serde::Serialize;
@@ -67,31 +67,126 @@ impl Outcome {
     /// Judges every request that was made again, and times the first one after each restart.
     pub(super) fn judge(&mut self, journal: &[Asked], evidence: &Evidence, hits: &[Hit]) {
         let mut earlier: HashMap<(Sample, &str), SystemTime> = HashMap::new();
+        let mut used: HashSet<(usize, Sample, &str)> = HashSet::new();
         for asked in journal {
             let Some(sample) = sample_of(asked) else { continue };
             let Some(before) = earlier.insert((sample, &asked.prompt), asked.arrived) else {
                 continue;
             };
-            let was_in_flight = |hit: &Hit| before <= hit.to && asked.arrived >= hit.from;
-            if evidence.done.time(&sample).is_some_and(|stored| stored < asked.arrived) {
-                self.regenerated += 1;
-                self.differences
-                    .push(format!("{sample:?} was asked again after its completion was stored"));
-            } else if hits.iter().any(was_in_flight) {
+            let again = Again {
+                before,
+                at: asked.arrived,
+                stored: evidence.done.time(&sample),
+            };
+            let explains = |(index, hit): &(usize, &Hit)| {
+                again.is_explained_by(hit) && !used.contains(&(*index, sample, asked.prompt.as_str()))
+            };
+            if let Some((index, _)) = hits.iter().enumerate().find(explains) {
+                used.insert((index, sample, &asked.prompt));
                 self.asked_again += 1;
                 self.tokens_again += asked.ended.and_then(|end| end.answered).unwrap_or_default();
+                continue;
+            }
+            if again.is_of_stored() {
+                self.regenerated += 1;
             } else {
                 self.unexplained += 1;
-                self.differences
-                    .push(format!("{sample:?} was asked again for no reason"));
             }
+            self.differences.push(format!("{sample:?}: {}", again.told(hits)));
         }
         self.kills = hits.iter().map(|hit| hit.kills).sum();
-        for hit in hits {
+        for hit in hits.iter().filter(|hit| hit.kills > 0) {
             let first = journal.iter().find(|asked| asked.arrived >= hit.to);
             let seconds = first.and_then(|asked| asked.arrived.duration_since(hit.to).ok());
             self.seconds_to_first_request
                 .extend(seconds.map(|time| time.as_secs_f64()));
         }
+    }
+}
+
+/// A request that was made before.
+struct Again {
+    before: SystemTime,
+    at: SystemTime,
+    /// When the completion that it is a part of was stored.
+    stored: Option<SystemTime>,
+}
+
+impl Again {
+    fn is_of_stored(&self) -> bool {
+        self.stored.is_some_and(|stored| stored < self.at)
+    }
+
+    /// It was in flight at the disturbance: asked before that was over, and not stored when it began. Each disturbance
+    /// excuses one repetition. A process that goes on after a suspension is not excused from looking first.
+    fn is_explained_by(&self, hit: &Hit) -> bool {
+        let was_asked = self.before <= hit.to && self.at >= hit.from;
+        let was_stored = self.stored.is_some_and(|stored| stored <= hit.from);
+        was_asked && !was_stored && !(hit.kills == 0 && self.is_of_stored())
+    }
+
+    fn told(&self, hits: &[Hit]) -> String {
+        let seconds = |time: SystemTime| match time.duration_since(self.before) {
+            Ok(later) => later.as_secs_f64(),
+            Err(earlier) => -earlier.duration().as_secs_f64(),
+        };
+        let stored = self.stored.map(seconds);
+        let hits = hits.iter().map(|hit| {
+            format!(
+                "{} from {:.3} s to {:.3} s",
+                hit.what,
+                seconds(hit.from),
+                seconds(hit.to)
+            )
+        });
+        let hits: Vec<String> = hits.collect();
+        format!(
+            "asked again {:.3} s after it had been asked, stored after {stored:.3?} s; {}",
+            seconds(self.at),
+            hits.join(", ")
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn at(seconds: u64) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    fn hit(kills: u64) -> Hit {
+        Hit {
+            what: String::new(),
+            from: at(10),
+            to: at(20),
+            kills,
+        }
+    }
+
+    fn again(before: u64, stored: Option<u64>, again: u64) -> Again {
+        Again {
+            before: at(before),
+            at: at(again),
+            stored: stored.map(at),
+        }
+    }
+
+    #[test]
+    fn only_what_was_in_flight_at_a_kill_may_be_asked_again() {
+        assert!(again(9, None, 21).is_explained_by(&hit(1)));
+        assert!(again(9, Some(30), 21).is_explained_by(&hit(1)));
+        assert!(!again(8, Some(9), 21).is_explained_by(&hit(1)), "it was stored before");
+        assert!(!again(21, None, 22).is_explained_by(&hit(1)), "it was asked after");
+        assert!(!again(8, None, 9).is_explained_by(&hit(1)), "it was asked again before");
+    }
+
+    #[test]
+    fn a_process_that_goes_on_after_a_suspension_must_look_first() {
+        assert!(again(9, None, 15).is_explained_by(&hit(0)));
+        assert!(again(9, Some(16), 15).is_explained_by(&hit(0)));
+        assert!(!again(9, Some(15), 21).is_explained_by(&hit(0)));
     }
 }

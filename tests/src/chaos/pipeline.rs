@@ -1,12 +1,14 @@
 //! The processes of one run: started, disturbed, replaced.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tidemill_service::fault::{Point, VARIABLE};
+use tidemill_testkit::process::Launch;
 use tidemill_testkit::{Broker, FakeEngine, Service};
 
 use super::evidence;
@@ -121,7 +123,7 @@ impl Pipeline {
         let is_armed = self.slots.iter().any(|slot| slot.role == role && slot.fault.is_some());
         let queue = self.faults.get_mut(&role).filter(|_| !is_armed);
         let fault = queue.and_then(VecDeque::pop_front);
-        let mut launch = Service::tidemill()?
+        let mut launch = logged(Service::tidemill()?, role)
             .args([
                 role.name(),
                 "--nats",
@@ -300,13 +302,8 @@ impl Pipeline {
     pub(super) fn disturb(&mut self, action: Action) -> Result<()> {
         let from = SystemTime::now();
         match action {
-            Action::Kill(role) => {
-                let kills = self.kill(|slot| slot.role == role)?;
-                for _ in 0..kills {
-                    self.spawn(role)?;
-                }
-                self.note(format!("killed the {}", role.name()), from, kills);
-            }
+            Action::Kill(role) => self.replace(role, usize::MAX)?,
+            Action::KillOne(role) => self.replace(role, 1)?,
             Action::Suspend(role, time) => return self.suspend(role, time),
             Action::Engine => self.kill_engine(from)?,
             Action::Broker(away) => {
@@ -331,6 +328,19 @@ impl Pipeline {
         Ok(())
     }
 
+    /// Kills the first processes of a role, at most so many, and starts others.
+    fn replace(&mut self, role: Role, most: usize) -> Result<()> {
+        let from = SystemTime::now();
+        let of_role = self.slots.iter().filter(|slot| slot.role == role);
+        let meant: Vec<u32> = of_role.take(most).map(|slot| slot.service.id()).collect();
+        let kills = self.kill(|slot| meant.contains(&slot.service.id()))?;
+        for _ in 0..kills {
+            self.spawn(role)?;
+        }
+        self.note(format!("killed {kills} {}", role.name()), from, kills);
+        Ok(())
+    }
+
     /// Kills processes and forgets them; says how many.
     fn kill(&mut self, is_meant: impl Fn(&Slot) -> bool) -> Result<u64> {
         let (mut meant, others): (Vec<Slot>, Vec<Slot>) =
@@ -347,9 +357,9 @@ impl Pipeline {
 
     /// Suspends one process of a role, of the aggregators the one that works, and starts a replacement.
     fn suspend(&mut self, role: Role, time: Duration) -> Result<()> {
-        let works = |slot: &&mut Slot| slot.service.log().iter().any(|line| line.contains("aggregating"));
+        let works = |slot: &Slot| slot.service.log().iter().any(|line| line.contains("aggregating"));
         let mut of_role: Vec<&mut Slot> = self.slots.iter_mut().filter(|slot| slot.role == role).collect();
-        let working = of_role.iter().position(|slot| works(&slot)).unwrap_or(0);
+        let working = of_role.iter().position(|slot| works(slot)).unwrap_or(0);
         let slot = of_role.get_mut(working).context("a role has a process")?;
         slot.suspended = Some((SystemTime::now(), Instant::now() + time));
         slot.service.signal(Signal::STOP)?;
@@ -459,6 +469,18 @@ impl Pipeline {
         }
         told.join("\n")
     }
+}
+
+/// Names a folder that keeps the log of every process; none is kept unless it is set.
+const LOGS: &str = "TIDEMILL_CHAOS_LOGS";
+
+fn logged(launch: Launch, role: Role) -> Launch {
+    static STARTED: AtomicUsize = AtomicUsize::new(0);
+    let Some(folder) = std::env::var_os(LOGS) else {
+        return launch;
+    };
+    let number = STARTED.fetch_add(1, Ordering::SeqCst);
+    launch.log_to(std::path::Path::new(&folder).join(format!("{number:03}-{}.log", role.name())))
 }
 
 /// The process has said that it reached this point.

@@ -25,4 +25,9 @@ impl Random {
     pub(super) fn share(&mut self, low: f64, high: f64) -> f64 {
         low + (high - low) * (self.between(0, 1_000) as f64 / 1_000.0)
     }
+
+    pub(super) fn pick<T: Copy>(&mut self, of: &[T]) -> Option<T> {
+        let last = of.len().checked_sub(1)?;
+        of.get(self.between(0, last as u64) as usize).copied()
+    }
 }

@@ -57,6 +57,8 @@ impl Role {
 pub enum Action {
     /// SIGKILL to every process of a role at once, each replaced at once.
     Kill(Role),
+    /// SIGKILL to one process of a role, replaced at once.
+    KillOne(Role),
     /// SIGSTOP to one process of a role, SIGCONT after a while; a replacement works meanwhile and after.
     Suspend(Role, Duration),
     /// The engine ends in the middle of its answers, and is back after a moment.
@@ -171,7 +173,7 @@ pub fn short(seed: u64) -> Vec<Scenario> {
 fn kills(random: &mut Random) -> Vec<Scenario> {
     let of_role = [
         ("kill the loader", Role::Loader, 2),
-        ("kill the generators", Role::Generator, 4),
+        ("kill the generators", Role::Generator, 2),
         ("kill the graders", Role::Grader, 4),
         ("kill the aggregators", Role::Aggregator, 2),
     ];
@@ -179,11 +181,25 @@ fn kills(random: &mut Random) -> Vec<Scenario> {
         .into_iter()
         .map(|(name, role, times)| Scenario::at_random(name, random, times, Action::Kill(role)))
         .collect();
+    let one = Action::KillOne(Role::Generator);
+    scenarios.push(Scenario::at_random("kill a generator", random, 4, one));
     scenarios.push(Scenario::at_random("kill the engine", random, 3, Action::Engine));
     scenarios.push(Scenario::at_random("kill everything", random, 2, Action::Everything));
     let embedded = Scenario::at_random("kill the embedded engine", random, 2, Action::Engine);
     scenarios.push(embedded.on_embedded_engine());
+    scenarios.push(mixed(random));
     scenarios
+}
+
+/// Kills of every kind in one run.
+fn mixed(random: &mut Random) -> Scenario {
+    let mut kinds = vec![Action::Engine, Action::Broker(Duration::ZERO)];
+    kinds.extend(Role::ALL.map(Action::KillOne));
+    let mut scenario = Scenario::at_random("kill one after another", random, 5, Action::Engine);
+    for step in &mut scenario.steps {
+        step.action = random.pick(&kinds).unwrap_or(step.action);
+    }
+    scenario
 }
 
 fn suspensions(random: &mut Random) -> Vec<Scenario> {
@@ -276,6 +292,7 @@ const fn most_passings(point: Point) -> u64 {
         Point::LoaderReleased => 8,
         Point::GeneratorDelivered
         | Point::GeneratorAnswered
+        | Point::GeneratorKept
         | Point::GeneratorBodyStored
         | Point::GeneratorPublished
         | Point::GeneratorAcked

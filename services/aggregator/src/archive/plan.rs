@@ -79,6 +79,10 @@ impl Plan {
             Some(entry) => {
                 entry.failures = 0;
                 entry.not_before = Timestamp(i64::MIN);
+                if matches!(record.state, State::Purged | State::Empty) {
+                    // Nothing more is done about it; whole results of thousands of evaluations would stay in memory.
+                    entry.newest.event.result = None;
+                }
                 entry.record = Some(record);
             }
             None => drop(self.records.insert(record.evaluation.clone(), record)),

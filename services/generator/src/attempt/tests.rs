@@ -1,8 +1,10 @@
 use std::collections::VecDeque;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
+use futures::FutureExt as _;
 use tidemill_domain::{ChoiceScore, Prompt};
 use tidemill_inference::{Capabilities, ProbeError};
+use tidemill_service::Failure;
 
 use super::*;
 use crate::pool::Member;
@@ -104,7 +106,20 @@ fn signals() -> Signals {
     }
 }
 
+/// An item that nobody else finishes.
+fn alone() -> Course<'static> {
+    Course::begin(|| async { Ok(false) }.boxed())
+}
+
 async fn asked(pool: &Pool<Scripted>, signals: &Signals) -> (Result<Ended<Answer>, GivenBack>, Tally) {
+    asked_on(pool, signals, alone()).await
+}
+
+async fn asked_on(
+    pool: &Pool<Scripted>,
+    signals: &Signals,
+    mut course: Course<'_>,
+) -> (Result<Ended<Answer>, GivenBack>, Tally) {
     let prompt = Prompt::Text("Q".to_owned());
     let request = Request {
         prompt: &prompt,
@@ -114,13 +129,12 @@ async fn asked(pool: &Pool<Scripted>, signals: &Signals) -> (Result<Ended<Answer
         stop: &[],
         seed: None,
     };
-    let mut tally = Tally::default();
-    let asking = ask(pool, Generate(request), Budget::new(3), signals, &mut tally);
+    let asking = ask(pool, Generate(request), Budget::new(3), signals, &mut course);
     let ended = tokio::select! {
         ended = asking => ended,
         () = pool.look_after() => unreachable!("looking after engines does not end"),
     };
-    (ended, tally)
+    (ended, course.tally)
 }
 
 async fn asked_of(verdicts: impl IntoIterator<Item = Verdict<Answer>>) -> (Ended<Answer>, Tally) {
@@ -166,11 +180,11 @@ async fn a_suspect_answer_is_asked_for_on_new_connections_and_then_believed() {
         stop: &[],
         seed: None,
     };
-    let mut tally = Tally::default();
-    let ended = ask(&pool, Generate(request), Budget::new(3), &signals(), &mut tally)
+    let mut course = alone();
+    let ended = ask(&pool, Generate(request), Budget::new(3), &signals(), &mut course)
         .await
         .unwrap();
-    assert_eq!((ending(&ended), tally.attempts), (Ending::Empty, 3));
+    assert_eq!((ending(&ended), course.tally.attempts), (Ending::Empty, 3));
     let booking = pool.book(None).await.unwrap();
     assert_eq!(
         *booking.engine().connections.lock().unwrap(),
@@ -178,6 +192,45 @@ async fn a_suspect_answer_is_asked_for_on_new_connections_and_then_believed() {
     );
     let (ended, _) = asked_of([suspect()]).await;
     assert_eq!(ending(&ended), Ending::Stop, "it was the connection");
+}
+
+/// A look at DONE for each of these answers, in their order; then nothing is recorded.
+fn looking(answers: Vec<Result<bool, Failure>>) -> (Course<'static>, Arc<Mutex<VecDeque<Result<bool, Failure>>>>) {
+    let answers = Arc::new(Mutex::new(VecDeque::from(answers)));
+    let left = Arc::clone(&answers);
+    let look = move || {
+        let answer = answers.lock().unwrap().pop_front().unwrap_or(Ok(false));
+        async { answer }.boxed()
+    };
+    (Course::begin(look), left)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_item_that_somebody_else_finished_meanwhile_is_not_asked_again() {
+    // The pause before the second try is longer than a look is good for.
+    let pool = || Pool::new(vec![Scripted::member("one", [busy()])]);
+    let away = Err(Failure::transient("the broker is away"));
+    let (course, left) = looking(vec![away, Ok(true)]);
+    let (ended, tally) = asked_on(&pool(), &signals(), course).await;
+    assert_eq!((ended, tally.attempts), (Err(GivenBack), 1));
+    assert!(left.lock().unwrap().is_empty());
+
+    let (course, left) = looking(vec![Ok(false)]);
+    let (ended, tally) = asked_on(&pool(), &signals(), course).await;
+    assert_eq!((ending(&ended.unwrap()), tally.attempts), (Ending::Stop, 2));
+    assert!(
+        left.lock().unwrap().is_empty(),
+        "it was looked for before the second try"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fresh_look_is_not_taken_twice() {
+    let pool = Pool::new(vec![Scripted::member("one", [retry("a")])]);
+    let (course, left) = looking(vec![Ok(true)]);
+    let (ended, tally) = asked_on(&pool, &signals(), course).await;
+    assert_eq!((ending(&ended.unwrap()), tally.attempts), (Ending::Stop, 2));
+    assert_eq!(left.lock().unwrap().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]

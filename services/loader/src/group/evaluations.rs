@@ -4,24 +4,44 @@ use std::sync::Arc;
 
 use tidemill_domain::{Class, EvaluationEvent, EvaluationId, EvaluationState, Manifest};
 use tidemill_service::fault::{self, Point};
-use tidemill_service::now;
+use tidemill_service::{Obstacle, now};
 use tidemill_streams::{StateChange, declared, subject};
 use tokio::time::Instant;
 
 use super::Runner;
 use crate::engine::Engines;
-use crate::released;
+use crate::{cached, released};
+
+/// How long an object store that does not answer is left alone.
+const ASK_STORE_AGAIN_AFTER: std::time::Duration = std::time::Duration::from_secs(1);
 
 impl Runner {
     /// Gives live evaluations that the dispatcher does not have yet to it.
     pub(super) async fn take_up(&mut self, engines: &mut Engines) {
+        let is_asked_lately = |(asked, _): &(Instant, _)| asked.elapsed() < ASK_STORE_AGAIN_AFTER;
+        if self.store_away.as_ref().is_some_and(is_asked_lately) {
+            return;
+        }
+        let mut store_away = self.store_away.take().map(|(_, waiting)| waiting);
+        let mut is_new = false;
         for event in self.live.clone() {
             if self.followed.contains_key(&event.evaluation) || self.awaited.is_recent(&event.evaluation) {
                 continue;
             }
             let manifest = match self.manifest(&event).await {
                 Ok(manifest) => manifest,
-                Err(error) if error.class() == Class::Permanent => {
+                Err(error) if error.is_of_the_store() => {
+                    let reason = error.to_string();
+                    tracing::warn!(evaluation_id = %event.evaluation, reason, "the manifest cannot be read; waiting");
+                    let waits = &self.context.waits;
+                    let waiting = store_away
+                        .take()
+                        .unwrap_or_else(|| waits.begin(Obstacle::ObjectStore, &reason));
+                    waiting.because(&reason);
+                    self.store_away = Some((Instant::now(), waiting));
+                    return;
+                }
+                Err(error) if error.class() != Class::Transient => {
                     let reason = format!("its manifest {} cannot be used: {error}", event.manifest);
                     self.abandon(&event, &reason).await;
                     continue;
@@ -47,6 +67,43 @@ impl Runner {
             let now = Instant::now();
             self.look_for_held(now).await;
             self.dispatcher.hold(self.held.items(), now);
+            is_new = true;
+        }
+        if is_new && self.context.config.cache.enabled {
+            self.share().await;
+        }
+    }
+
+    /// Lets evaluations take part in the generation cache.
+    ///
+    /// Of an evaluation that is alone with new weights nothing needs to be known: all of its answers are left in the cache
+    /// and none can be there. What it asks for is computed once there is something to share.
+    async fn share(&mut self) {
+        let is_followed = |event: &&EvaluationEvent| self.followed.contains_key(&event.evaluation) && !event.no_cache;
+        let sharing: Vec<EvaluationEvent> = self.live.iter().filter(is_followed).cloned().collect();
+        if sharing.is_empty() {
+            return;
+        }
+        if !std::mem::replace(&mut self.knows_cache, true) {
+            self.dispatcher.learn(cached::known(&self.context, &self.group).await);
+        }
+        for event in &sharing {
+            self.dispatcher.keep(&event.evaluation);
+            let store = &self.context.store;
+            let Ok(manifest) = store.manifest(&event.manifest).await else {
+                continue;
+            };
+            // Benchmarks of one suite may ask the same, to grade it otherwise.
+            let may_share = sharing.len() > 1 || manifest.benchmarks.len() > 1 || self.dispatcher.knows_generations();
+            if !may_share || self.dispatcher.is_shared(&event.evaluation) {
+                continue;
+            }
+            match cached::asked(store, &event.checkpoint, &manifest).await {
+                Ok(generations) => self.dispatcher.share(&event.evaluation, generations),
+                Err(error) => {
+                    tracing::warn!(evaluation_id = %event.evaluation, %error, "takes nothing over from the generation cache");
+                }
+            }
         }
     }
 

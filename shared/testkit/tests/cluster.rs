@@ -1,0 +1,40 @@
+//! The cluster as a test uses it: servers killed and brought back, and all of them restarted in turn.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use async_nats::jetstream::{self, stream};
+use tidemill_testkit::Cluster;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_stored_outlives_each_server() {
+    let mut cluster = Cluster::start().unwrap();
+    assert_eq!((cluster.nodes(), cluster.pids().len()), (3, 3));
+    let urls: Vec<String> = cluster.url().split(',').map(str::to_owned).collect();
+    assert_eq!(urls, (0..3).map(|node| cluster.url_of(node)).collect::<Vec<_>>());
+    let context = jetstream::new(async_nats::connect(urls).await.unwrap());
+    let config = stream::Config {
+        name: "KEPT".to_owned(),
+        num_replicas: 3,
+        ..Default::default()
+    };
+    context.create_stream(config).await.unwrap();
+    context.publish("KEPT", "one".into()).await.unwrap().await.unwrap();
+
+    let first = cluster.leader_of("KEPT").unwrap();
+    cluster.kill(first).unwrap();
+    assert_eq!(cluster.pids().len(), 2);
+    loop {
+        // Until the rest has elected another, it is told of the one that is gone.
+        let leader = cluster.leader_of("KEPT").unwrap();
+        if leader != first {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    cluster.restart(first).unwrap();
+    cluster.wait_until_in_sync().unwrap();
+    cluster.roll().unwrap();
+    let stream = context.get_stream("KEPT").await.unwrap();
+    assert_eq!(stream.cached_info().state.messages, 1);
+    assert_eq!(stream.get_raw_message(1).await.unwrap().payload, "one");
+}
