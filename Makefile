@@ -15,7 +15,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test ci bench bench-delivery chaos simulate lint fmt fmt-check clippy docs deny spelling schemas generated \
+.PHONY: help build demo test ci bench bench-delivery bench-million chaos simulate lint fmt fmt-check clippy docs deny spelling schemas generated \
 	broker bins rust-test python-test ops-test clean
 
 help: ## List the targets
@@ -41,6 +41,10 @@ bench: build ## Measure what Tidemill itself costs, against an engine that answe
 	$(PYTHON) ops/bench/evaluate.py
 	$(CARGO) build --locked --package tidemill-tests --bin tidemill-chaos
 	TIDEMILL_BIN="$(abspath $(TARGET))/release/tidemill" $(TARGET)/debug/tidemill-chaos --resume 20000
+
+bench-million: build ## One evaluation of a million items, all killed on the way: memory, rate, restart: ITEMS=1000000
+	$(CARGO) build --locked --release --package tidemill-testkit --bin tidemill-fake-engine
+	$(PYTHON) ops/bench/million.py --items $(or $(ITEMS),1000000)
 
 chaos: broker bins ## Kill, suspend and cut off real processes, and compare: SEED=, RUNS=, CHAOS_FLAGS=
 	$(TARGET)/debug/tidemill-chaos --seed $(or $(SEED),1) --runs $(or $(RUNS),1) $(CHAOS_FLAGS)

@@ -28,7 +28,7 @@ pub const GROUPS: Bucket = Bucket {
 /// Leases: who dispatches a server group, who aggregates. An entry that is not renewed vanishes.
 pub const LEASES: Bucket = Bucket {
     name: "tm_leases",
-    purpose: "leases: `group.<group>`, `aggregator` and `archiver` to the holder's name; renewed every 3 s",
+    purpose: "leases: `group.<group>`, `aggregator`, `archiver` and `claims` to the holder's name; renewed every 3 s",
     max_age: Some(Duration::from_secs(10)),
     max_bytes: 4 << 20,
 };
@@ -39,6 +39,14 @@ pub const META: Bucket = Bucket {
     purpose: "facts that all services must agree on: `store` is the object store's address, `format` the version of all that is stored",
     max_age: None,
     max_bytes: 1 << 20,
+};
+
+/// What stands behind the name and version of each suite that was evaluated, so that both always mean the same.
+pub const SUITES: Bucket = Bucket {
+    name: "tm_suites",
+    purpose: "evaluated suites: a digest of name and version to the manifest and the file it was rendered from (JSON)",
+    max_age: None,
+    max_bytes: 16 << 20,
 };
 
 /// How often the handling of a message failed: `<stream>.<sequence>` to the count. Written at failures alone; a count that
@@ -60,7 +68,7 @@ pub const ARCHIVE: Bucket = Bucket {
 };
 
 /// Every bucket.
-pub const ALL: [Bucket; 5] = [GROUPS, LEASES, META, FAILURES, ARCHIVE];
+pub const ALL: [Bucket; 6] = [GROUPS, LEASES, META, FAILURES, ARCHIVE, SUITES];
 
 impl Bucket {
     /// The name of the stream that holds it.

@@ -103,6 +103,12 @@ impl Tally {
         Some(index)
     }
 
+    /// Bytes that it takes in memory.
+    #[cfg(test)]
+    pub(crate) const fn state_bytes(&self) -> usize {
+        self.marks.capacity() + self.scores.capacity() * size_of::<f64>() + self.clusters.capacity() * size_of::<u32>()
+    }
+
     pub(crate) fn name(&self) -> &str {
         self.name.as_str()
     }
@@ -240,6 +246,26 @@ impl Mean {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_million_samples_take_a_byte_each_and_more_only_for_clusters_and_partial_credit() {
+        let samples = 1_000_000;
+        let benchmark = crate::fold::tests::benchmark(samples, 1);
+        let mut tally = Tally::new(&benchmark, None);
+        let grade = |item, outcome| crate::fold::tests::grade(item, 0, outcome);
+        for item in (0..samples).step_by(7) {
+            assert!(tally.apply(&grade(item, Outcome::Correct)));
+        }
+        let samples = samples as usize;
+        assert!(tally.state_bytes() <= samples, "{}", tally.state_bytes());
+        let column = ClusterColumn {
+            of_item: (0..benchmark.items).map(|item| item / 10).collect(),
+            count: benchmark.items / 10,
+        };
+        let mut tally = Tally::new(&benchmark, Some(column));
+        assert!(tally.apply(&grade(0, Outcome::Graded)));
+        assert!(tally.state_bytes() <= 13 * samples, "{}", tally.state_bytes());
+    }
 
     #[test]
     fn outcomes_survive_as_marks() {

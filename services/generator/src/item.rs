@@ -172,7 +172,7 @@ impl<E: Engine> Worker<E> {
 
     async fn record(&self, completion: &Completion, delivery: &Delivery) -> Settled {
         let trace = delivery.trace.map(|trace| trace.child("generate"));
-        let payload = check_in::<Completion>(&self.context, &completion.key.evaluation, completion.payload()?).await?;
+        let payload = check_in::<Completion>(&self.context, &completion.key, completion.payload()?).await?;
         fault::point(Point::GeneratorBodyStored);
         let publisher = &self.context.publisher;
         publisher

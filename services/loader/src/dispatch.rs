@@ -6,6 +6,7 @@
 //! out at a time; see [`sharing`](crate::sharing).
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,10 +35,10 @@ struct Evaluation {
     manifest: Arc<Manifest>,
     /// Ordinal of the first sample of each benchmark.
     offsets: Vec<u64>,
-    done: Vec<bool>,
-    done_count: u64,
-    /// Ordinals that wait, in the order in which they will be released.
-    waiting: VecDeque<u32>,
+    done: Ordinals,
+    /// What was never released, in the order in which it will be; those among it that are done are passed over. Few
+    /// ranges whatever the number of samples.
+    waiting: VecDeque<Range<u32>>,
     /// Ordinals that are out, with the time of their release.
     out: BTreeMap<u32, Instant>,
     /// Ordinals that are held in the DEAD stream.
@@ -92,8 +93,9 @@ impl Dispatcher {
             return;
         };
         (evaluation.keeps, evaluation.generations) = (true, generations);
-        let done = evaluation.generations.iter().zip(&evaluation.done);
-        self.sharing.learn(done.filter(|(_, done)| **done).map(|(key, _)| *key));
+        let done = (0_u32..).zip(&evaluation.generations);
+        let done = done.filter(|(ordinal, _)| evaluation.done.contains(*ordinal));
+        self.sharing.learn(done.map(|(_, key)| *key));
         for ordinal in evaluation.out.keys() {
             self.sharing.note_out(evaluation.generation(*ordinal));
         }
@@ -139,7 +141,7 @@ impl Dispatcher {
     fn take_back(&mut self, held: Vec<(EvaluationId, u32)>) {
         for (id, ordinal) in held.into_iter().rev() {
             if let Some(evaluation) = self.evaluations.iter_mut().find(|evaluation| evaluation.id == id) {
-                evaluation.waiting.push_front(ordinal);
+                evaluation.waiting.push_front(ordinal..ordinal + 1);
             }
         }
     }
@@ -172,12 +174,9 @@ impl Dispatcher {
         let mut releases = Vec::new();
         for evaluation in &mut self.evaluations {
             while room > 0 {
-                let Some(ordinal) = evaluation.waiting.pop_front() else {
+                let Some(ordinal) = evaluation.next_waiting() else {
                     break;
                 };
-                if evaluation.done[ordinal as usize] || evaluation.held.contains(&ordinal) {
-                    continue;
-                }
                 let reuse = match evaluation.generation(ordinal) {
                     None => evaluation.reuse_unknown(false),
                     Some(key) => match self.sharing.admit(key, &evaluation.id, ordinal) {
@@ -231,8 +230,19 @@ impl Dispatcher {
     pub fn left(&self) -> u64 {
         self.evaluations
             .iter()
-            .map(|evaluation| evaluation.done.len() as u64 - evaluation.done_count)
+            .map(|evaluation| evaluation.done.missing())
             .sum()
+    }
+
+    /// Bytes that its state takes beside the manifests.
+    #[cfg(test)]
+    pub(crate) fn state_bytes(&self) -> usize {
+        let of = |evaluation: &Evaluation| {
+            evaluation.done.words.capacity() * size_of::<u64>()
+                + evaluation.waiting.capacity() * size_of::<Range<u32>>()
+                + evaluation.out.len() * (size_of::<u32>() + size_of::<Instant>())
+        };
+        self.evaluations.iter().map(of).sum()
     }
 }
 
@@ -244,14 +254,13 @@ impl Evaluation {
             offsets.push(samples);
             samples += benchmark.samples();
         }
-        let done = vec![false; usize::try_from(samples).unwrap_or(usize::MAX)];
+        let done = Ordinals::none_of(samples);
         Self {
             id,
             digest,
             manifest,
             offsets,
             done,
-            done_count: 0,
             waiting: VecDeque::new(),
             out: BTreeMap::new(),
             held: BTreeSet::new(),
@@ -268,10 +277,21 @@ impl Evaluation {
         for index in order {
             let first = self.offsets[index];
             let last = first + self.manifest.benchmarks[index].samples();
-            let ordinals = (first..last).filter(|ordinal| !self.done[*ordinal as usize]);
-            self.waiting
-                .extend(ordinals.filter_map(|ordinal| u32::try_from(ordinal).ok()));
+            if let (Ok(first), Ok(last)) = (u32::try_from(first), u32::try_from(last)) {
+                self.waiting.push_back(first..last);
+            }
         }
+    }
+
+    fn next_waiting(&mut self) -> Option<u32> {
+        while let Some(range) = self.waiting.front_mut() {
+            let is_left = |ordinal: &u32| !self.done.contains(*ordinal) && !self.held.contains(ordinal);
+            if let Some(ordinal) = range.find(is_left) {
+                return Some(ordinal);
+            }
+            self.waiting.pop_front();
+        }
+        None
     }
 
     fn ordinal(&self, key: &ItemKey) -> Option<u32> {
@@ -299,9 +319,9 @@ impl Evaluation {
         let ordinal = self.ordinal(key)?;
         let was_out = self.out.remove(&ordinal).is_some();
         self.held.remove(&ordinal);
-        let done = &mut self.done[ordinal as usize];
-        let is_new = !std::mem::replace(done, true);
-        self.done_count += u64::from(is_new);
+        let is_new = self.done.insert(ordinal);
+        // Not released here: another dispatcher was at it before.
+        self.again |= is_new && !was_out;
         (is_new || was_out).then_some(Completed { ordinal, was_out })
     }
 
@@ -310,7 +330,7 @@ impl Evaluation {
         let before = std::mem::take(&mut self.held);
         let mut settled = Vec::new();
         for key in held.iter().filter(|key| key.evaluation == self.id) {
-            if let Some(ordinal) = self.ordinal(key).filter(|ordinal| !self.done[*ordinal as usize]) {
+            if let Some(ordinal) = self.ordinal(key).filter(|ordinal| !self.done.contains(*ordinal)) {
                 if self.out.remove(&ordinal).is_some() {
                     settled.extend(self.generation(ordinal));
                 }
@@ -348,6 +368,45 @@ impl Evaluation {
 struct Completed {
     ordinal: u32,
     was_out: bool,
+}
+
+/// A set of ordinals: a bit for each that is declared.
+#[derive(Debug)]
+struct Ordinals {
+    words: Vec<u64>,
+    declared: u64,
+    count: u64,
+}
+
+impl Ordinals {
+    fn none_of(declared: u64) -> Self {
+        Self {
+            words: vec![0; usize::try_from(declared.div_ceil(64)).unwrap_or(usize::MAX)],
+            declared,
+            count: 0,
+        }
+    }
+
+    fn contains(&self, ordinal: u32) -> bool {
+        let word = self.words.get(ordinal as usize / 64);
+        word.is_some_and(|word| word >> (ordinal % 64) & 1 == 1)
+    }
+
+    /// False when it was there already.
+    fn insert(&mut self, ordinal: u32) -> bool {
+        let Some(word) = self.words.get_mut(ordinal as usize / 64) else {
+            return false;
+        };
+        let bit = 1 << (ordinal % 64);
+        let is_new = *word & bit == 0;
+        *word |= bit;
+        self.count += u64::from(is_new);
+        is_new
+    }
+
+    const fn missing(&self) -> u64 {
+        self.declared - self.count
+    }
 }
 
 /// How long an answer may get: its cap. A likelihood item generates nothing.
@@ -499,6 +558,29 @@ pub(crate) mod tests {
         assert_eq!(overdue.len(), 1);
         assert!(overdue[0].again && overdue[0].key == first[1].key);
         assert!(dispatcher.overdue(now + RELEASE_AGAIN_AFTER).is_empty());
+    }
+
+    #[test]
+    fn a_million_items_take_less_than_a_byte_each() {
+        let (manifest, id) = (Arc::new(manifest_of(&[("big", 500_000, 2, 16)])), id());
+        let mut dispatcher = Dispatcher::default();
+        dispatcher.add(id.clone(), Digest::of(b"m"), Arc::clone(&manifest), &[], true);
+        // A new dispatcher is told of what is done after it knows the evaluation: nothing lists a million keys.
+        manifest
+            .keys(&id)
+            .filter(|key| key.item % 3 != 0)
+            .for_each(|key| dispatcher.complete(&key));
+        dispatcher.set_slots(1_000);
+        let mut released = 0;
+        while dispatcher.left() > 0 {
+            assert!(dispatcher.state_bytes() < 250_000, "{}", dispatcher.state_bytes());
+            for release in dispatcher.release(Instant::now()) {
+                assert_eq!(release.key.item % 3, 0);
+                released += 1;
+                dispatcher.complete(&release.key);
+            }
+        }
+        assert_eq!(released, 2 * 166_667);
     }
 
     #[test]

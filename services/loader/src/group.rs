@@ -1,5 +1,6 @@
 //! One server group, run by the loader that holds its lease.
 
+mod awaited;
 mod away;
 mod evaluations;
 mod grading;
@@ -19,6 +20,7 @@ use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use self::awaited::Awaited;
 use self::away::Away;
 use self::grading::Grading;
 use crate::dispatch::Dispatcher;
@@ -73,6 +75,8 @@ struct Runner {
     held: dead::Held,
     /// Evaluations that the dispatcher has, with the guards of their followers.
     followed: HashMap<EvaluationId, DropGuard>,
+    /// Evaluations whose manifest is not there.
+    awaited: Awaited,
     /// When this runner last published a state of an evaluation: its own older ones still come back to it.
     spoken: HashMap<EvaluationId, Timestamp>,
     coming: Sender<ItemKey>,
@@ -123,6 +127,7 @@ impl Runner {
             knows_cache: false,
             held: dead::Held::default(),
             followed: HashMap::new(),
+            awaited: Awaited::default(),
             spoken: HashMap::new(),
             coming,
             completed,

@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::board;
 use crate::checkpoint::{self, Incomplete, LocateError};
+use crate::registry;
 use crate::suites::{self, Rendered, SuiteError};
 
 /// What an evaluation without the generation cache adds to its identity, so that its draws are its own.
@@ -98,6 +99,7 @@ impl IntakeError {
     pub fn class(&self) -> Class {
         match self {
             Self::Suite(SuiteError::Storage(error)) => error.class(),
+            Self::Suite(SuiteError::Registry(_)) => Class::Transient,
             Self::Publish(error) => error.class(),
             Self::Restore { source, .. } => source.class(),
             Self::Lookup { .. } => Class::Transient,
@@ -175,6 +177,9 @@ pub async fn queue(context: &Context, event: &Written, patience: Duration) -> Re
         rendered.push(render(context, name).await?);
     }
     let (source, checkpoint) = identify(event, patience).await?;
+    for suite in &rendered {
+        registry::register(context, suite).await?;
+    }
     let mut queued = Vec::with_capacity(rendered.len());
     for suite in rendered {
         let evaluation = evaluation_event(context, event, &source, &checkpoint, suite, seen)?;

@@ -12,11 +12,13 @@
 mod board;
 mod cached;
 pub mod checkpoint;
+pub mod claims;
 pub mod dispatch;
 mod engine;
 mod group;
 mod inbox;
 pub mod intake;
+mod registry;
 mod released;
 mod service;
 mod sharing;

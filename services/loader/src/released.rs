@@ -9,6 +9,8 @@ use tidemill_telemetry::Metric;
 use tokio::sync::mpsc::Sender;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use crate::dispatch::Dispatcher;
+
 /// Releases whose publish may be outstanding at once: below the limit of the connection, above what fills a round trip.
 const PUBLISHES_AT_ONCE: usize = 512;
 
@@ -38,17 +40,19 @@ pub(crate) async fn publish(context: &Context, group: &GroupId, releases: Vec<Re
     }
 }
 
-/// Reads the completions that an evaluation has, then sends those to come until the guard is dropped.
+/// Tells the dispatcher of the completions that an evaluation has, one by one, then sends those to come until the guard is dropped.
 pub(crate) async fn completions(
     context: &Context,
     evaluation: &EvaluationId,
     coming: Sender<ItemKey>,
-) -> (Vec<ItemKey>, DropGuard) {
+    dispatcher: &mut Dispatcher,
+) -> DropGuard {
     let filter = subject::done_of_evaluation(evaluation);
     let mut follow = Follow::open(context, declared::DONE, filter, true, Start::Beginning).await;
-    let mut known = Vec::new();
     while let Some(message) = follow.next_known().await {
-        known.extend(subject::key_of(&message.subject));
+        if let Some(key) = subject::key_of(&message.subject) {
+            dispatcher.complete(&key);
+        }
     }
     let stop = CancellationToken::new();
     let stopped = stop.clone();
@@ -65,5 +69,5 @@ pub(crate) async fn completions(
             }
         }
     });
-    (known, stop.drop_guard())
+    stop.drop_guard()
 }

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::board::Board;
 use crate::inbox::Inbox;
-use crate::{cached, group, intake, sweep};
+use crate::{cached, claims, group, intake, sweep};
 
 /// Which evaluations a loader takes part in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub async fn run(context: Context, scope: Scope) -> Result<(), Fatal> {
             .await;
         }
     };
-    tokio::join!(groups, intake);
+    tokio::join!(groups, intake, claims::run(&context));
     Ok(())
 }
 

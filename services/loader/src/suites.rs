@@ -1,5 +1,6 @@
 //! Which suite file an announcement means, and its manifest.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use tidemill_domain::{Block, BlockRef, ClusterColumn, ClustersRef, Digest, SuiteRef};
@@ -9,11 +10,15 @@ use tidemill_storage::BlockWriter;
 use tidemill_tasks::{LoadError, Loaded, Sink, Stopped};
 use tokio::runtime::Handle;
 
+use crate::registry;
+
 /// A rendered suite.
 #[derive(Debug, Clone)]
 pub(crate) struct Rendered {
     pub(crate) suite: SuiteRef,
     pub(crate) manifest: Digest,
+    /// The suite file, in full.
+    pub(crate) file: PathBuf,
     pub(crate) samples: u64,
 }
 
@@ -28,6 +33,31 @@ pub enum SuiteError {
         /// The names that are known.
         known: Vec<String>,
     },
+    /// Several files bear the name.
+    #[error("{} suite files are named {name:?}: {}; give the path of the one that is meant, or rename the others", .files.len(), .files.join(", "))]
+    Ambiguous {
+        /// The name.
+        name: String,
+        /// The files, with their versions.
+        files: Vec<String>,
+    },
+    /// The name and version were evaluated with another content.
+    #[error("suite {name:?} version {version:?} stands for other content already: it was registered from {registered}, and {file} differs ({}); raise `version` in {file}, or restore what it was", .differences.join("; "))]
+    Changed {
+        /// The suite's name.
+        name: String,
+        /// Its version.
+        version: String,
+        /// The file that was registered.
+        registered: PathBuf,
+        /// The file that was to be evaluated.
+        file: PathBuf,
+        /// What differs.
+        differences: Vec<String>,
+    },
+    /// The registered suites could not be asked.
+    #[error("look up the registered suites: {0}")]
+    Registry(String),
     /// The announcement names none and there is no default.
     #[error("the announcement names no suite, and [loader] default_suites is empty")]
     None,
@@ -60,6 +90,7 @@ pub(crate) async fn render(context: &Context, name: &str) -> Result<Rendered, Su
     Ok(Rendered {
         suite,
         manifest,
+        file: registry::absolute(&path),
         samples,
     })
 }
@@ -124,12 +155,23 @@ fn find(context: &Context, name: &str) -> Result<PathBuf, SuiteError> {
         return Ok(PathBuf::from(path));
     }
     let files = context.config.loader.suites.iter().flat_map(|entry| suite_files(entry));
-    let named: Vec<(String, PathBuf)> = files.filter_map(|file| Some((suite_name(&file)?, file))).collect();
-    match named.iter().find(|(known, _)| known == name) {
-        Some((_, file)) => Ok(file.clone()),
-        None => Err(SuiteError::Unknown {
+    let named: Vec<Named> = files.filter_map(|file| Named::read(&file)).collect();
+    // A file may be listed twice, by itself and with its folder.
+    let mut meant: Vec<&Named> = Vec::new();
+    for suite in named.iter().filter(|suite| suite.name == name) {
+        if meant.iter().all(|known| known.canonical() != suite.canonical()) {
+            meant.push(suite);
+        }
+    }
+    match meant.as_slice() {
+        [suite] => Ok(suite.file.clone()),
+        [] => Err(SuiteError::Unknown {
             name: name.to_owned(),
-            known: named.into_iter().map(|(name, _)| name).collect(),
+            known: named.into_iter().map(|suite| suite.name).collect(),
+        }),
+        several => Err(SuiteError::Ambiguous {
+            name: name.to_owned(),
+            files: several.iter().map(ToString::to_string).collect(),
         }),
     }
 }
@@ -150,7 +192,31 @@ fn suite_files(entry: &Path) -> Vec<PathBuf> {
     files
 }
 
-fn suite_name(file: &Path) -> Option<String> {
-    let table: toml::Table = std::fs::read_to_string(file).ok()?.parse().ok()?;
-    table.get("name")?.as_str().map(str::to_owned)
+/// A suite file with what it calls itself.
+struct Named {
+    name: String,
+    version: String,
+    file: PathBuf,
+}
+
+impl Named {
+    fn read(file: &Path) -> Option<Self> {
+        let table: toml::Table = std::fs::read_to_string(file).ok()?.parse().ok()?;
+        let text = |field: &str| table.get(field).and_then(toml::Value::as_str);
+        Some(Self {
+            name: text("name")?.to_owned(),
+            version: text("version").unwrap_or("none").to_owned(),
+            file: file.to_owned(),
+        })
+    }
+
+    fn canonical(&self) -> PathBuf {
+        self.file.canonicalize().unwrap_or_else(|_| self.file.clone())
+    }
+}
+
+impl fmt::Display for Named {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} (version {})", self.file.display(), self.version)
+    }
 }

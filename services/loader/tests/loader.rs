@@ -10,12 +10,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_nats::HeaderMap;
 use tidemill_config::Config;
 use tidemill_domain::{
-    CheckpointEvent, EvaluationEvent, EvaluationState, GroupId, RolledBack, RunId, ServerGroup, Step, Written,
+    CheckpointEvent, Completion, Ending, EvaluationEvent, EvaluationState, GroupId, ItemKey, RolledBack, RunId,
+    ServerGroup, Step, Written,
 };
-use tidemill_loader::{Scope, intake, run};
-use tidemill_service::{Context, connect, now, prepare};
+use tidemill_loader::{Scope, claims, intake, run};
+use tidemill_service::{Context, Ttl, connect, now, prepare};
 use tidemill_storage::{Address, Store};
 use tidemill_streams::{CheckpointMessage, StateChange, buckets, declared, durable, live, subject};
 use tidemill_testkit::{Broker, FakeEngine};
@@ -272,4 +274,249 @@ async fn a_loader_that_starts_removes_what_ended_groups_left() {
             .await
             .is_ok()
     );
+}
+
+impl Bench {
+    fn written(&self, engine: &FakeEngine, suite: &str) -> Written {
+        Written {
+            schema: 1,
+            run: RunId::try_new("run").unwrap(),
+            step: Step(2),
+            uri: engine.url(),
+            written_at: None,
+            team: None,
+            suites: vec![suite.to_owned()],
+            decision_value: None,
+            model: Some(engine.model().to_owned()),
+            replicas: Vec::new(),
+            no_cache: false,
+            max_in_flight: None,
+        }
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.folder.path().join(name).display().to_string()
+    }
+
+    async fn queue(&self, engine: &FakeEngine, suite: &str) -> Result<EvaluationEvent, String> {
+        let queued = intake::queue(&self.context, &self.written(engine, suite), Duration::ZERO).await;
+        queued
+            .map(|queued| queued[0].event.clone())
+            .map_err(|error| error.to_string())
+    }
+
+    /// READY holds a release of the evaluation.
+    async fn is_released(&self, event: &EvaluationEvent) -> bool {
+        let ready = self.context.jetstream().get_stream(declared::READY.name).await.unwrap();
+        let filter = subject::ready_of_evaluation(&event.group, &event.evaluation);
+        ready.get_last_raw_message_by_subject(&filter).await.is_ok()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_evaluation_waits_for_a_missing_block_while_another_goes_on() {
+    let (bench, engine) = (Bench::start().await, FakeEngine::start().unwrap());
+    let waits = bench.announce(&engine, None).await;
+    let manifest = bench.context.store.manifest(&waits.manifest).await.unwrap();
+    let block = manifest.benchmarks[0].blocks[0].digest.clone();
+    std::fs::write(
+        bench.file("other.toml"),
+        SUITE
+            .replace("sums\"\nversion", "other\"\nversion")
+            .replace("{{ a }}", "{{ a }}?"),
+    )
+    .unwrap();
+    let other = bench.queue(&engine, &bench.file("other.toml")).await.unwrap();
+    assert_eq!(other.group, waits.group, "one engine serves both");
+    let path = bench.folder.path().join(format!("blocks/{}.zst", block.hex()));
+    let kept = std::fs::read(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    bench.load();
+    bench.wait_for_state(&other, EvaluationState::Serving).await;
+    bench.wait_for_released(|released| released == 8).await;
+    let newest = bench.newest(&waits).await;
+    assert_eq!(newest.state, EvaluationState::Starting);
+    let reason = newest.reason.unwrap();
+    assert!(
+        reason.contains(block.hex()) && reason.contains(waits.manifest.hex()),
+        "{reason}"
+    );
+    assert!(bench.is_released(&other).await && !bench.is_released(&waits).await);
+    std::fs::write(&path, kept).unwrap();
+    let serving = bench.wait_for_state(&waits, EvaluationState::Serving).await;
+    assert_eq!(serving.reason, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_manifest_is_waited_for() {
+    let (bench, engine) = (Bench::start().await, FakeEngine::start().unwrap());
+    let event = bench.announce(&engine, None).await;
+    let path = bench
+        .folder
+        .path()
+        .join(format!("manifests/{}.zst", event.manifest.hex()));
+    let kept = std::fs::read(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    // The bench's store keeps what it wrote.
+    let store = Store::open(Address::of_folder(bench.folder.path())).unwrap();
+    let context = Context {
+        store,
+        ..bench.context.clone()
+    };
+    tokio::spawn(run(context, Scope::All));
+    let begun = Instant::now();
+    while !bench
+        .newest(&event)
+        .await
+        .reason
+        .is_some_and(|reason| reason.contains(event.manifest.hex()))
+    {
+        assert!(begun.elapsed() < PATIENCE, "no reason");
+        sleep(Duration::from_millis(50)).await;
+    }
+    bench.wait_for_released(|released| released == 0).await;
+    std::fs::write(&path, kept).unwrap();
+    bench.wait_for_state(&event, EvaluationState::Serving).await;
+    bench.wait_for_released(|released| released == 8).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_and_version_stand_for_one_content() {
+    let (bench, engine) = (Bench::start().await, FakeEngine::start().unwrap());
+    let first = bench.announce(&engine, None).await;
+    let copy = bench.file("copy.toml");
+    std::fs::write(&copy, SUITE.replace("max_tokens = 100", "max_tokens = 50")).unwrap();
+    let refused = bench.queue(&engine, &copy).await.unwrap_err();
+    for part in [
+        "\"sums\"",
+        "\"1\"",
+        &bench.file("suite.toml"),
+        &copy,
+        "max_tokens 100 became 50",
+        "raise `version`",
+    ] {
+        assert!(refused.contains(part), "{part}: {refused}");
+    }
+    let stream = bench
+        .context
+        .jetstream()
+        .get_stream(declared::EVALUATION.name)
+        .await
+        .unwrap();
+    assert_eq!(stream.cached_info().state.messages, 1, "nothing was queued");
+    let again = bench.announce(&engine, None).await;
+    assert_eq!(again.evaluation, first.evaluation);
+    std::fs::write(
+        &copy,
+        SUITE
+            .replace("max_tokens = 100", "max_tokens = 50")
+            .replace("\"1\"", "\"2\""),
+    )
+    .unwrap();
+    let raised = bench.queue(&engine, &copy).await.unwrap();
+    assert_ne!(raised.evaluation, first.evaluation);
+    // Other rows are another content too.
+    let rows = std::fs::read_to_string(bench.file("sums.jsonl")).unwrap();
+    std::fs::write(bench.file("sums.jsonl"), rows.replace("\"a\": \"7\"", "\"a\": \"8\"")).unwrap();
+    let refused = bench.queue(&engine, &bench.file("suite.toml")).await.unwrap_err();
+    assert!(
+        refused.contains("items from 0") || refused.contains("from item 0"),
+        "{refused}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_configured_files_of_one_name_are_refused_with_both() {
+    let (mut bench, engine) = (Bench::start().await, FakeEngine::start().unwrap());
+    std::fs::write(bench.file("newer.toml"), SUITE.replace("\"1\"", "\"2\"")).unwrap();
+    let mut config = Config::clone(&bench.context.config);
+    // The folder holds both, and one of them is listed by itself too.
+    config.loader.suites = vec![bench.folder.path().to_owned(), bench.file("suite.toml").into()];
+    bench.context.config = Arc::new(config);
+    let refused = bench.queue(&engine, "sums").await.unwrap_err();
+    for part in [
+        "2 suite files",
+        "suite.toml (version 1)",
+        "newer.toml (version 2)",
+        "give the path",
+    ] {
+        assert!(refused.contains(part), "{part}: {refused}");
+    }
+    std::fs::remove_file(bench.file("newer.toml")).unwrap();
+    bench.queue(&engine, "sums").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bodies_that_no_completion_names_are_collected_and_no_other() {
+    let (bench, engine) = (Bench::start().await, FakeEngine::start().unwrap());
+    let event = bench.announce(&engine, None).await;
+    let store = &bench.context.store;
+    let body = |item: u32, text: &str| {
+        let mut completion = completion_of(&event, item);
+        completion.text = text.repeat(100_000);
+        completion
+    };
+    let check_in = async |completion: &Completion| {
+        let message = tidemill_codec::encode(completion).unwrap();
+        store.check_in::<Completion>(&completion.key, message).await.unwrap()
+    };
+    // Item 0: the winner's body and one of a slower attempt. Item 1: a body whose publish may still come.
+    let (winner, loser, pending) = (body(0, "right"), body(0, "wrong"), body(1, "later"));
+    let message = check_in(&winner).await;
+    check_in(&loser).await;
+    check_in(&pending).await;
+    let publisher = &bench.context.publisher;
+    publisher
+        .publish_bytes::<Completion>(
+            subject::done(&winner.key),
+            message.clone(),
+            None,
+            Ttl::Stream,
+            HeaderMap::new(),
+        )
+        .await
+        .unwrap();
+    let round = claims::collect(&bench.context, Duration::ZERO).await.unwrap();
+    assert_eq!((round.looked, round.collected), (3, 1));
+    assert!(round.bytes > 256 << 10);
+    assert_eq!(store.check_out::<Completion>(&message).await.unwrap(), winner);
+    // Ended, but young: its publish might be under way.
+    let ended = event.next(EvaluationState::Invalid, now(), Some("a reason".to_owned()));
+    publisher.publish(&StateChange(ended), None).await.unwrap();
+    let round = claims::collect(&bench.context, Duration::from_secs(3600))
+        .await
+        .unwrap();
+    assert_eq!((round.looked, round.collected), (2, 0));
+    let round = claims::collect(&bench.context, Duration::ZERO).await.unwrap();
+    assert_eq!((round.looked, round.collected), (2, 1));
+    assert_eq!(store.check_out::<Completion>(&message).await.unwrap(), winner);
+}
+
+fn completion_of(event: &EvaluationEvent, item: u32) -> Completion {
+    Completion {
+        key: ItemKey {
+            evaluation: event.evaluation.clone(),
+            benchmark: 0,
+            item,
+            sample: 0,
+        },
+        manifest: event.manifest.clone(),
+        ending: Ending::Stop,
+        text: String::new(),
+        reasoning: None,
+        finish_reason: None,
+        stop_reason: None,
+        truncated: false,
+        choices: Vec::new(),
+        detail: None,
+        prompt_tokens: 1,
+        completion_tokens: 1,
+        requests: 1,
+        attempts: 1,
+        cached: false,
+        generation: None,
+        engine: String::new(),
+        started: now(),
+        finished: now(),
+    }
 }

@@ -1,7 +1,7 @@
 //! Writing to the object store until it is written: what an engine generated is not given up because a disk is full.
 
 use tidemill_codec::Wire;
-use tidemill_domain::EvaluationId;
+use tidemill_domain::ItemKey;
 
 use crate::backoff::Backoff;
 use crate::waits::Obstacle;
@@ -11,15 +11,11 @@ use crate::{Context, Failure};
 ///
 /// # Errors
 /// A failure to be settled: cancelled when the process's grace is over, else what the store says of the message itself.
-pub async fn check_in<T: Wire>(
-    context: &Context,
-    evaluation: &EvaluationId,
-    message: Vec<u8>,
-) -> Result<Vec<u8>, Failure> {
+pub async fn check_in<T: Wire>(context: &Context, item: &ItemKey, message: Vec<u8>) -> Result<Vec<u8>, Failure> {
     let mut backoff = Backoff::standard();
     let mut waiting = None;
     loop {
-        let error = match context.store.check_in::<T>(evaluation, message.clone()).await {
+        let error = match context.store.check_in::<T>(item, message.clone()).await {
             Ok(message) => {
                 context.waits.passed(Obstacle::ObjectStore);
                 return Ok(message);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
 use tidemill_domain::{Block, BlockRef, ClusterColumn, ClustersRef, Digest, Item, ItemKey, Manifest};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 
 use crate::objects::{Kind, sealed};
 use crate::{Error, Store};
@@ -19,6 +19,9 @@ const CACHED_BYTES: u64 = 64 << 20;
 
 /// Blocks written at once: enough to hide a remote store's round trip, few enough to bound what waits in memory.
 const WRITES_AT_ONCE: usize = 8;
+
+/// Objects looked for at once.
+const LOOKS_AT_ONCE: usize = 64;
 
 /// The blocks in use.
 pub(crate) struct Blocks(Cache<Digest, Held, Bytes, RandomState, DefaultLifecycle<Digest, Held>>);
@@ -83,6 +86,7 @@ pub struct StoredItem {
 }
 
 impl From<Item> for StoredItem {
+    /// An item alone, as where there is no store.
     fn from(item: Item) -> Self {
         Self {
             block: Arc::new(Block { items: vec![item] }),
@@ -162,6 +166,29 @@ impl Store {
         Ok(columns)
     }
 
+    /// Proves that every object that a manifest names is there, without reading any.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] with the key of one that is not, or [`Error::Access`].
+    pub async fn prove_blocks(&self, manifest: &Manifest) -> Result<(), Error> {
+        let mut named = Vec::new();
+        for benchmark in &manifest.benchmarks {
+            named.extend(benchmark.blocks.iter().map(|block| Kind::Block.key(&block.digest)));
+            let clusters = benchmark.clusters.iter();
+            named.extend(clusters.map(|clusters| Kind::Clusters.key(&clusters.digest)));
+        }
+        let mut looks = JoinSet::new();
+        for key in named {
+            while looks.len() >= LOOKS_AT_ONCE {
+                settled(looks.join_next().await)?;
+            }
+            let store = self.clone();
+            looks.spawn(async move { store.prove(&key).await });
+        }
+        while settled(looks.join_next().await)? {}
+        Ok(())
+    }
+
     /// Begins to write blocks.
     #[must_use]
     pub fn block_writer(&self) -> BlockWriter {
@@ -223,11 +250,16 @@ impl BlockWriter {
 
     /// False when nothing is being written.
     async fn settle_one(&mut self) -> Result<bool, Error> {
-        match self.writing.join_next().await {
-            None => Ok(false),
-            Some(Ok(written)) => written.map(|()| true),
-            Some(Err(error)) => Err(Error::Interrupted(error.to_string())),
-        }
+        settled(self.writing.join_next().await)
+    }
+}
+
+/// How a task ended; false when there was none.
+fn settled(ended: Option<Result<Result<(), Error>, JoinError>>) -> Result<bool, Error> {
+    match ended {
+        None => Ok(false),
+        Some(Ok(result)) => result.map(|()| true),
+        Some(Err(error)) => Err(Error::Interrupted(error.to_string())),
     }
 }
 

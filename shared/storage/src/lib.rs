@@ -6,6 +6,7 @@
 mod address;
 mod blocks;
 mod cached;
+mod claims;
 mod error;
 mod folders;
 mod manifests;
@@ -15,6 +16,7 @@ mod store;
 pub use address::Address;
 pub use blocks::{BlockWriter, StoredItem};
 pub use cached::{CachedBody, cached_body};
+pub use claims::Claim;
 pub use error::Error;
 pub use objects::Kind;
 pub use store::Store;

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use object_store::path::Path as Key;
 use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 use tidemill_codec::{Body, Envelope};
-use tidemill_domain::{Digest, EvaluationId};
+use tidemill_domain::{Digest, ItemKey};
 
 use crate::blocks::Blocks;
+use crate::claims;
 use crate::manifests::Manifests;
 use crate::{Address, Error};
 
@@ -48,19 +49,18 @@ impl Store {
     /// # Errors
     /// [`Error::Missing`] or [`Error::Access`].
     pub async fn get(&self, key: &str) -> Result<Vec<u8>, Error> {
-        let access = |source| match source {
-            object_store::Error::NotFound { .. } => Error::Missing {
-                key: key.to_owned(),
-                address: self.address.as_str().to_owned(),
-            },
-            source => Error::Access {
-                action: "read",
-                key: key.to_owned(),
-                source,
-            },
-        };
+        let access = |source| self.unreadable(key, source);
         let found = self.inner.get(&Key::from(key)).await.map_err(access)?;
         Ok(found.bytes().await.map_err(access)?.to_vec())
+    }
+
+    /// Proves that there is an object under `key`.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] or [`Error::Access`].
+    pub async fn prove(&self, key: &str) -> Result<(), Error> {
+        let found = self.inner.head(&Key::from(key)).await;
+        found.map(drop).map_err(|source| self.unreadable(key, source))
     }
 
     /// Writes an object; the write is atomic.
@@ -78,19 +78,32 @@ impl Store {
         Ok(())
     }
 
+    fn unreadable(&self, key: &str, source: object_store::Error) -> Error {
+        match source {
+            object_store::Error::NotFound { .. } => Error::Missing {
+                key: key.to_owned(),
+                address: self.address.as_str().to_owned(),
+            },
+            source => Error::Access {
+                action: "read",
+                key: key.to_owned(),
+                source,
+            },
+        }
+    }
+
     /// Replaces a message that is too large by a claim on the object store; a small one comes back as it is.
+    ///
+    /// The body lies under its key and its content: two attempts at one key do not overwrite each other, and the one whose
+    /// message is not stored can be told later (see [`Store::claims`]).
     ///
     /// # Errors
     /// [`Error::Access`].
-    pub async fn check_in<T: tidemill_codec::Wire>(
-        &self,
-        evaluation: &EvaluationId,
-        message: Vec<u8>,
-    ) -> Result<Vec<u8>, Error> {
+    pub async fn check_in<T: tidemill_codec::Wire>(&self, item: &ItemKey, message: Vec<u8>) -> Result<Vec<u8>, Error> {
         if message.len() <= CLAIM_ABOVE_BYTES {
             return Ok(message);
         }
-        let key = format!("claims/{evaluation}/{}", Digest::of(&message).hex());
+        let key = claims::key(item, &Digest::of(&message));
         self.put(&key, message).await?;
         Ok(tidemill_codec::claim::<T>(&key))
     }

@@ -46,6 +46,10 @@ pub enum Metric {
     CacheStoredBytes,
     /// Bytes that the broker holds of the cache, as seen when a server group began.
     CacheBytes,
+    /// Bodies removed from the object store because no message names them.
+    OrphansCollected,
+    /// Their bytes.
+    OrphanBytesCollected,
     /// Grades, by `outcome` and `family`.
     Grades,
     /// Seconds from a completion to its grade, by `family`.
@@ -72,7 +76,7 @@ pub enum Metric {
 
 impl Metric {
     /// Every metric.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 34] = [
         Self::Deliveries,
         Self::Redeliveries,
         Self::Settled,
@@ -94,6 +98,8 @@ impl Metric {
         Self::CacheStores,
         Self::CacheStoredBytes,
         Self::CacheBytes,
+        Self::OrphansCollected,
+        Self::OrphanBytesCollected,
         Self::Grades,
         Self::GradeLatencySeconds,
         Self::GradeBacklog,
@@ -132,6 +138,8 @@ impl Metric {
             Self::CacheStores => "tidemill_cache_stores_total",
             Self::CacheStoredBytes => "tidemill_cache_stored_bytes_total",
             Self::CacheBytes => "tidemill_cache_bytes",
+            Self::OrphansCollected => "tidemill_orphans_collected_total",
+            Self::OrphanBytesCollected => "tidemill_orphans_collected_bytes_total",
             Self::Grades => "tidemill_grades_total",
             Self::GradeLatencySeconds => "tidemill_grade_latency_seconds",
             Self::GradeBacklog => "tidemill_grade_backlog",

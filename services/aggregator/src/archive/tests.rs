@@ -104,11 +104,10 @@ impl Bench {
 
     async fn complete(&self, completion: &Completion) {
         let payload = completion.payload().unwrap();
-        let evaluation = &completion.key.evaluation;
         let payload = self
             .context
             .store
-            .check_in::<Completion>(evaluation, payload)
+            .check_in::<Completion>(&completion.key, payload)
             .await
             .unwrap();
         self.put(completion.subject(), payload).await;

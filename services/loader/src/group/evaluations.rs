@@ -1,6 +1,8 @@
 //! The evaluations of a group: taken up, announced, given up.
 
-use tidemill_domain::{EvaluationEvent, EvaluationId, EvaluationState};
+use std::sync::Arc;
+
+use tidemill_domain::{Class, EvaluationEvent, EvaluationId, EvaluationState, Manifest};
 use tidemill_service::fault::{self, Point};
 use tidemill_service::{Obstacle, now};
 use tidemill_streams::{StateChange, declared, subject};
@@ -23,10 +25,10 @@ impl Runner {
         let mut store_away = self.store_away.take().map(|(_, waiting)| waiting);
         let mut is_new = false;
         for event in self.live.clone() {
-            if self.followed.contains_key(&event.evaluation) {
+            if self.followed.contains_key(&event.evaluation) || self.awaited.is_recent(&event.evaluation) {
                 continue;
             }
-            let manifest = match self.context.store.manifest(&event.manifest).await {
+            let manifest = match self.manifest(&event).await {
                 Ok(manifest) => manifest,
                 Err(error) if error.is_of_the_store() => {
                     let reason = error.to_string();
@@ -39,26 +41,28 @@ impl Runner {
                     self.store_away = Some((Instant::now(), waiting));
                     break;
                 }
+                Err(error) if error.class() != Class::Transient => {
+                    let reason = format!("its manifest {} cannot be used: {error}", event.manifest);
+                    self.abandon(&event, &reason).await;
+                    continue;
+                }
                 Err(error) => {
-                    self.abandon(&event, &format!("its manifest cannot be read: {error}"))
-                        .await;
+                    self.wait_for_manifest(&event, &error).await;
                     continue;
                 }
             };
+            self.awaited.forget(&event.evaluation);
             if let Some(reason) = engines.refusal(&manifest) {
                 self.abandon(&event, &reason).await;
                 continue;
             }
-            let (known, guard) = released::completions(&self.context, &event.evaluation, self.coming.clone()).await;
+            let again = event.timeline.serving.is_some();
+            self.dispatcher
+                .add(event.evaluation.clone(), event.manifest.clone(), manifest, &[], again);
+            // Nothing is released before all of them are known: one task does both.
+            let (dispatcher, coming) = (&mut self.dispatcher, self.coming.clone());
+            let guard = released::completions(&self.context, &event.evaluation, coming, dispatcher).await;
             fault::point(Point::LoaderCompletionsRead);
-            let again = event.timeline.serving.is_some() || !known.is_empty();
-            self.dispatcher.add(
-                event.evaluation.clone(),
-                event.manifest.clone(),
-                manifest,
-                &known,
-                again,
-            );
             self.followed.insert(event.evaluation.clone(), guard);
             let now = Instant::now();
             self.look_for_held(now).await;
@@ -103,6 +107,27 @@ impl Runner {
         }
     }
 
+    /// The manifest of an evaluation, once all its blocks are there too: nothing is released that could not be asked.
+    async fn manifest(&self, event: &EvaluationEvent) -> Result<Arc<Manifest>, tidemill_storage::Error> {
+        let manifest = self.context.store.manifest(&event.manifest).await?;
+        self.context.store.prove_blocks(&manifest).await?;
+        Ok(manifest)
+    }
+
+    /// Says once why an evaluation waits; the others go on.
+    async fn wait_for_manifest(&mut self, event: &EvaluationEvent, error: &tidemill_storage::Error) {
+        let reason = format!("waits for its manifest {}: {error}", event.manifest);
+        tracing::warn!(evaluation_id = %event.evaluation, reason, "nothing is released yet");
+        if !self.awaited.note(&event.evaluation, &reason) {
+            return;
+        }
+        let next = event.next(event.state, now(), Some(reason));
+        self.spoken.insert(next.evaluation.clone(), next.at);
+        if let Err(error) = self.context.publisher.publish(&StateChange(next), None).await {
+            tracing::warn!(evaluation_id = %event.evaluation, %error, "state not published");
+        }
+    }
+
     /// Takes events in. What is ended or nearly so leaves the group.
     pub(super) async fn absorb(&mut self, events: Vec<EvaluationEvent>) {
         for event in events {
@@ -119,6 +144,7 @@ impl Runner {
             }
             self.dispatcher.remove(&event.evaluation);
             self.followed.remove(&event.evaluation);
+            self.awaited.forget(&event.evaluation);
             if was_live && event.state == EvaluationState::Superseded {
                 self.recall(&event.evaluation).await;
             }
@@ -136,6 +162,9 @@ impl Runner {
     /// Publishes a state for every live evaluation that is not in it or past it.
     pub(super) async fn announce(&mut self, state: EvaluationState) {
         for event in &mut self.live {
+            if state == EvaluationState::Serving && self.awaited.contains(&event.evaluation) {
+                continue;
+            }
             let is_past = event.state == state || (event.state == EvaluationState::Serving && state != event.state);
             if is_past {
                 continue;
@@ -167,6 +196,7 @@ impl Runner {
     async fn abandon(&mut self, event: &EvaluationEvent, reason: &str) {
         self.dispatcher.remove(&event.evaluation);
         self.followed.remove(&event.evaluation);
+        self.awaited.forget(&event.evaluation);
         self.live.retain(|known| known.evaluation != event.evaluation);
         self.recall(&event.evaluation).await;
         let next = event.next(EvaluationState::Draining, now(), Some(reason.to_owned()));

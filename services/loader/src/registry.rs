@@ -1,0 +1,198 @@
+//! One content for each name and version of a suite: results that bear both are compared as if it were so.
+
+use std::path::{Path, PathBuf};
+
+use async_nats::jetstream::kv::{CreateErrorKind, UpdateErrorKind};
+use serde::{Deserialize, Serialize};
+use tidemill_codec::Wire as _;
+use tidemill_domain::{Benchmark, Digest, Manifest, SuiteRef};
+use tidemill_service::Context;
+use tidemill_streams::buckets;
+
+use crate::suites::{Rendered, SuiteError};
+
+/// What is registered for a name and version.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Entry {
+    name: String,
+    version: String,
+    manifest: Digest,
+    /// The file that it was first rendered from.
+    file: PathBuf,
+    /// The version of the manifest's format: another one gives the same suite another digest.
+    format: u16,
+}
+
+/// Differences that are named in full.
+const SHOWN: usize = 8;
+
+/// Registers what a suite's name and version stand for, or proves that they still stand for it.
+///
+/// # Errors
+/// [`SuiteError::Changed`] when they stand for something else, and [`SuiteError::Registry`].
+pub(crate) async fn register(context: &Context, rendered: &Rendered) -> Result<(), SuiteError> {
+    let failed = |error: &dyn std::fmt::Display| SuiteError::Registry(error.to_string());
+    let entry = Entry {
+        name: rendered.suite.name.to_string(),
+        version: rendered.suite.version.clone(),
+        manifest: rendered.manifest.clone(),
+        file: rendered.file.clone(),
+        format: Manifest::VERSION,
+    };
+    let (key, value) = (key(&rendered.suite), encoded(&entry)?);
+    let bucket = context.jetstream().get_key_value(buckets::SUITES.name).await;
+    let bucket = bucket.map_err(|error| failed(&error))?;
+    loop {
+        match bucket.create(&key, value.clone().into()).await {
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind() == CreateErrorKind::AlreadyExists => {}
+            Err(error) => return Err(failed(&error)),
+        }
+        let Some(held) = bucket.entry(&key).await.map_err(|error| failed(&error))? else {
+            continue;
+        };
+        let known: Entry = serde_json::from_slice(&held.value).map_err(|error| failed(&error))?;
+        if known.manifest == entry.manifest {
+            return Ok(());
+        }
+        if known.format == entry.format {
+            return Err(changed(context, known, entry).await);
+        }
+        match bucket.update(&key, value.clone().into(), held.revision).await {
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind() == UpdateErrorKind::WrongLastRevision => {}
+            Err(error) => return Err(failed(&error)),
+        }
+    }
+}
+
+/// Names and versions may hold what keys of a bucket may not.
+fn key(suite: &SuiteRef) -> String {
+    let parts = [suite.name.as_str(), suite.version.as_str()];
+    Digest::of_parts(parts.map(str::as_bytes)).hex()[..32].to_owned()
+}
+
+fn encoded(entry: &Entry) -> Result<Vec<u8>, SuiteError> {
+    serde_json::to_vec(entry).map_err(|error| SuiteError::Registry(error.to_string()))
+}
+
+async fn changed(context: &Context, known: Entry, entry: Entry) -> SuiteError {
+    let store = &context.store;
+    let differences = match (
+        store.manifest(&known.manifest).await,
+        store.manifest(&entry.manifest).await,
+    ) {
+        (Ok(before), Ok(now)) => differences(&before, &now),
+        // What differs is a help, and not knowing it changes nothing.
+        _ => vec![format!("manifest {} became {}", known.manifest, entry.manifest)],
+    };
+    SuiteError::Changed {
+        name: entry.name,
+        version: entry.version,
+        registered: known.file,
+        file: entry.file,
+        differences,
+    }
+}
+
+/// What differs between two manifests, the first few of it.
+pub(crate) fn differences(before: &Manifest, now: &Manifest) -> Vec<String> {
+    let mut found = Vec::new();
+    if before.suite.tier != now.suite.tier {
+        found.push(format!(
+            "tier {} became {}",
+            before.suite.tier.label(),
+            now.suite.tier.label()
+        ));
+    }
+    if before.max_failure_rate != now.max_failure_rate {
+        let (before, now) = (before.max_failure_rate, now.max_failure_rate);
+        found.push(format!("max_failure_rate {before} became {now}"));
+    }
+    for benchmark in &before.benchmarks {
+        match now.benchmarks.iter().find(|other| other.name == benchmark.name) {
+            Some(other) => found.extend(of_benchmark(benchmark, other)),
+            None => found.push(format!("benchmark {:?} is gone", benchmark.name.as_str())),
+        }
+    }
+    let is_new = |benchmark: &&Benchmark| before.benchmarks.iter().all(|known| known.name != benchmark.name);
+    let new = now.benchmarks.iter().filter(is_new);
+    found.extend(new.map(|benchmark| format!("benchmark {:?} is new", benchmark.name.as_str())));
+    if found.is_empty() {
+        found.push("the order of the benchmarks".to_owned());
+    }
+    let more = found.len().saturating_sub(SHOWN);
+    found.truncate(SHOWN);
+    if more > 0 {
+        found.push(format!("and {more} more"));
+    }
+    found
+}
+
+fn of_benchmark(before: &Benchmark, now: &Benchmark) -> Vec<String> {
+    let name = before.name.as_str();
+    let mut found = Vec::new();
+    let mut compare = |what: &str, before: String, now: String| {
+        if before != now {
+            found.push(format!("benchmark {name:?}: {what} {before} became {now}"));
+        }
+    };
+    let (old, new) = (&before.settings, &now.settings);
+    compare("max_tokens", old.max_tokens.to_string(), new.max_tokens.to_string());
+    compare("temperature", old.temperature.to_string(), new.temperature.to_string());
+    compare("top_p", old.top_p.to_string(), new.top_p.to_string());
+    compare("stop", format!("{:?}", old.stop), format!("{:?}", new.stop));
+    compare("seed", old.seed.to_string(), new.seed.to_string());
+    compare("samples", old.samples.to_string(), new.samples.to_string());
+    compare("grader", format!("{:?}", before.grader), format!("{:?}", now.grader));
+    compare("items", before.items.to_string(), now.items.to_string());
+    let clusters = |benchmark: &Benchmark| match &benchmark.clusters {
+        Some(clusters) => format!("{} ({})", clusters.count, &clusters.digest.hex()[..8]),
+        None => "none".to_owned(),
+    };
+    compare("clusters", clusters(before), clusters(now));
+    if let Some(first) = first_difference(before, now) {
+        found.push(format!(
+            "benchmark {name:?}: prompts, ids or answers from item {first} on"
+        ));
+    }
+    found
+}
+
+/// The ordinal of the first item of the first block that differs.
+fn first_difference(before: &Benchmark, now: &Benchmark) -> Option<u32> {
+    let equal = before
+        .blocks
+        .iter()
+        .zip(&now.blocks)
+        .take_while(|(before, now)| before == now)
+        .count();
+    let is_same = equal == before.blocks.len() && equal == now.blocks.len();
+    (!is_same).then(|| equal.checked_sub(1).map_or(0, |last| before.blocks[last].end))
+}
+
+/// The name of a file for people: in full, since two files may have one name.
+pub(crate) fn absolute(file: &Path) -> PathBuf {
+    std::path::absolute(file).unwrap_or_else(|_| file.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dispatch::tests::manifest_of;
+
+    #[test]
+    fn differences_are_named() {
+        let before = manifest_of(&[("a", 5, 1, 16), ("b", 5, 1, 16), ("c", 1, 1, 1)]);
+        let mut now = manifest_of(&[("a", 5, 1, 32), ("b", 6, 1, 16), ("d", 1, 1, 1)]);
+        now.max_failure_rate = 0.5;
+        let expected = [
+            "max_failure_rate 0 became 0.5",
+            "benchmark \"a\": max_tokens 16 became 32",
+            "benchmark \"b\": items 5 became 6",
+            "benchmark \"c\" is gone",
+            "benchmark \"d\" is new",
+        ];
+        assert_eq!(differences(&before, &now), expected);
+    }
+}
