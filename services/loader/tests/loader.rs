@@ -359,10 +359,8 @@ async fn a_missing_manifest_is_waited_for() {
     std::fs::remove_file(&path).unwrap();
     // The bench's store keeps what it wrote.
     let store = Store::open(Address::of_folder(bench.folder.path())).unwrap();
-    let context = Context {
-        store,
-        ..bench.context.clone()
-    };
+    let mut context = bench.context.clone();
+    context.store = store;
     tokio::spawn(run(context, Scope::All));
     let begun = Instant::now();
     while !bench
