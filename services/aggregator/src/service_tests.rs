@@ -86,10 +86,8 @@ impl Bench {
 
     /// Starts an aggregator that drains alone.
     fn aggregator(&self) -> Running {
-        let context = Context {
-            draining: CancellationToken::new(),
-            ..self.context.role("aggregator")
-        };
+        let mut context = self.context.role("aggregator");
+        context.draining = CancellationToken::new();
         Running {
             draining: context.draining.clone(),
             task: tokio::spawn(run(context)),

@@ -122,10 +122,8 @@ impl Bench {
 
     /// Starts a grader that drains alone.
     fn grader(&self) -> Running {
-        let context = Context {
-            draining: CancellationToken::new(),
-            ..self.context.role("grader")
-        };
+        let mut context = self.context.role("grader");
+        context.draining = CancellationToken::new();
         Running {
             draining: context.draining.clone(),
             task: tokio::spawn(run(context)),

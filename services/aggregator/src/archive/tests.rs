@@ -361,10 +361,8 @@ async fn a_reader_that_is_under_way_goes_over_to_the_archive() {
 async fn of_two_archivers_one_writes_the_record() {
     let bench = Bench::start(40).await;
     let one = bench.context.role("aggregator");
-    let other = Context {
-        holder: "another".into(),
-        ..bench.context.clone()
-    };
+    let mut other = bench.context.clone();
+    other.holder = "another".into();
     let (one, other) = tokio::join!(
         steps::archive(&one, &bench.event, SMALL),
         steps::archive(&other, &bench.event, SMALL)
