@@ -124,7 +124,7 @@ struct Done {
 async fn perform(context: &Context, task: Task) -> Done {
     match task {
         Task::Archive(event) => Done {
-            result: steps::archive(context, &event, Limits::default()).await,
+            result: Box::pin(steps::archive(context, &event, Limits::default())).await,
             event: *event,
             step: "archived",
         },

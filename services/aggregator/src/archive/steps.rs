@@ -22,7 +22,7 @@ pub(super) async fn archive(context: &Context, event: &EvaluationEvent, limits: 
         return Ok(known.clone());
     }
     let place = format!("{}/{}", folder(&event.evaluation), attempt(context));
-    let written = match write(context, event, &place, limits).await {
+    let written = match Box::pin(write(context, event, &place, limits)).await {
         Ok(written) => written,
         Err(error) => {
             forget(context, &place).await;
