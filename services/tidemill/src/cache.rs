@@ -50,7 +50,7 @@ async fn stat(context: &Context, args: &CacheStat) -> anyhow::Result<()> {
         follow.each_known(count).await;
     }
     let names = names(context).await;
-    let name = |group: &GroupId| names.get(group).map_or(String::new(), |names| join(names));
+    let name = |group: &GroupId| names.get(group).map_or(String::new(), join);
     let bodies = context.store.cached_bodies(None).await?;
     let body_bytes: u64 = bodies.iter().map(|body| body.bytes).sum();
     let generations: u64 = models.values().sum();

@@ -361,7 +361,7 @@ fn provenance(
         "suite": event.suite,
         "manifest": event.manifest,
         "versions": { "tidemill": env!("CARGO_PKG_VERSION") },
-        "completions": source.map_or_else(|| "the streams".to_owned(), |folder| folder),
+        "completions": source.unwrap_or_else(|| "the streams".to_owned()),
         "grader_file": file.map(|path| path.display().to_string()),
         "graders": graders.collect::<Vec<_>>(),
         "at": now(),

@@ -112,7 +112,10 @@ mod tests {
             .put(&format!("claims/{}/odd", item.evaluation), Vec::new())
             .await
             .unwrap();
-        assert_eq!(store.claimed_evaluations().await.unwrap(), [item.evaluation.clone()]);
+        assert_eq!(
+            store.claimed_evaluations().await.unwrap(),
+            std::slice::from_ref(&item.evaluation)
+        );
         let claims: Vec<Claim> = store.claims(&item.evaluation).try_collect().await.unwrap();
         assert_eq!(claims.len(), 2);
         assert!(claims.iter().all(|claim| claim.item == item && claim.bytes == 3));

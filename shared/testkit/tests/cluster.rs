@@ -1,7 +1,5 @@
 //! The cluster as a test uses it: servers killed and brought back, and all of them restarted in turn.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use async_nats::jetstream::{self, stream};
 use tidemill_testkit::Cluster;
 

@@ -1,6 +1,10 @@
 //! A small disk as a test uses it: filled, and given room. Where the host allows none, that is said loudly.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a test fails by panicking, and says what it could not test"
+)]
 
 use async_nats::jetstream;
 use tidemill_testkit::{Broker, SmallDisk};

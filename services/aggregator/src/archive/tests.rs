@@ -294,7 +294,10 @@ async fn a_crash_between_any_two_effects_loses_nothing_and_is_made_good() {
         .await
         .unwrap();
     let whole = format!("{}/whole", tidemill_archive::folder(&event.evaluation));
-    steps::write(context, event, &whole, SMALL).await.unwrap().unwrap();
+    Box::pin(steps::write(context, event, &whole, SMALL))
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(
         bench.samples().await,
         (None, before.clone()),

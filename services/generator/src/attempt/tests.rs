@@ -195,7 +195,9 @@ async fn a_suspect_answer_is_asked_for_on_new_connections_and_then_believed() {
 }
 
 /// A look at DONE for each of these answers, in their order; then nothing is recorded.
-fn looking(answers: Vec<Result<bool, Failure>>) -> (Course<'static>, Arc<Mutex<VecDeque<Result<bool, Failure>>>>) {
+type Answers = Arc<Mutex<VecDeque<Result<bool, Failure>>>>;
+
+fn looking(answers: Vec<Result<bool, Failure>>) -> (Course<'static>, Answers) {
     let answers = Arc::new(Mutex::new(VecDeque::from(answers)));
     let left = Arc::clone(&answers);
     let look = move || {
