@@ -1,5 +1,4 @@
 //! The cluster as a test uses it: servers killed and brought back, and all of them restarted in turn.
-
 use async_nats::jetstream::{self, stream};
 use tidemill_testkit::Cluster;
 
