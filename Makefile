@@ -19,7 +19,7 @@ endif
 	broker bins rust-test python-test ops-test clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: broker ## Build target/release/tidemill and get the broker
 	$(CARGO) build --locked --release --package tidemill
@@ -42,6 +42,10 @@ bench: build ## Measure what Tidemill itself costs, against an engine that answe
 	$(CARGO) build --locked --package tidemill-tests --bin tidemill-chaos
 	TIDEMILL_BIN="$(abspath $(TARGET))/release/tidemill" $(TARGET)/debug/tidemill-chaos --resume 20000
 
+bench-delivery: build ## Measure delivery alone and the whole, on one broker and on three
+	$(CARGO) build --locked --release --package tidemill-testkit --bin tidemill-bench-pipeline
+	$(TARGET)/release/tidemill-bench-pipeline
+
 bench-million: build ## One evaluation of a million items, all killed on the way: memory, rate, restart: ITEMS=1000000
 	$(CARGO) build --locked --release --package tidemill-testkit --bin tidemill-fake-engine
 	$(PYTHON) ops/bench/million.py --items $(or $(ITEMS),1000000)
@@ -51,10 +55,6 @@ chaos: broker bins ## Kill, suspend and cut off real processes, and compare: SEE
 
 simulate: ## Run the simulation with SEEDS= seeds, from FROM= on; SIM_SEED=7 make simulate replays one with its trace
 	SIM_SEEDS=$(or $(SEEDS),10000) SIM_FROM=$(or $(FROM),0) $(CARGO) test --locked --package tidemill-simulation simulation -- --exact --nocapture
-
-bench-delivery: build ## Measure delivery alone and the whole, on one broker and on three
-	$(CARGO) build --locked --release --package tidemill-testkit --bin tidemill-bench-pipeline
-	$(TARGET)/release/tidemill-bench-pipeline
 
 lint: fmt-check clippy docs spelling deny ## Formatting, clippy, docs, spelling, dependencies: warnings are errors
 
@@ -83,21 +83,21 @@ clean: ## Remove what was built and fetched; evaluations in .tidemill stay
 	$(CARGO) clean
 	rm -rf $(TOOLS)
 
-fmt-check:
+fmt-check: ## Check the formatting
 	$(CARGO) fmt --all --check
 
-clippy:
+clippy: ## Run clippy on everything; warnings are errors
 	$(CARGO) clippy --locked --workspace --all-targets -- --deny warnings
 
-docs:
+docs: ## Build the API documentation; warnings are errors
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items
 
-spelling:
+spelling: ## Check the spelling
 	@if command -v typos >/dev/null; then typos; \
 	else echo "make spelling: skipped, typos is not installed (cargo install typos-cli)"; fi
 
 # A stale file fails its own test too; this also sees a file that nobody generates any more or that was edited after.
-generated: schemas
+generated: schemas ## Fail when a generated file is not as committed
 	@git diff --exit-code -- streams || { echo "make generated: commit the files above" >&2; exit 1; }
 
 bins:

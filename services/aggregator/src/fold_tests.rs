@@ -1,3 +1,5 @@
+//! What counts as a score, how means and errors come about, and that order and repeats change none of it.
+
 use proptest::prelude::*;
 use tidemill_domain::{
     Benchmark, BenchmarkName, Digest, EvaluationId, GraderSpec, Outcome, Settings, SuiteName, SuiteRef, Tier,

@@ -1,3 +1,5 @@
+//! Evaluations followed to their end on a real broker: final, invalid, drained, superseded, and by two aggregators.
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,3 +1,5 @@
+//! What each family accepts as an answer, and which outcome each ending has.
+
 use std::time::{Duration, Instant};
 
 use tidemill_domain::{ChoiceScore, Digest, EvaluationId, ItemKey, Normalise, Take};

@@ -1,3 +1,5 @@
+//! Completions on a real broker: one grade each, whatever is repeated, killed or damaged.
+
 use std::path::Path;
 use std::time::Duration;
 

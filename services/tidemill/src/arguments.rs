@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line: every command with its flags, examples and exit codes, as `--help` shows them.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Layered loading.
+//! Defaults, a file and the environment, the later over the earlier; every wrong section is reported, not only the first.
 
 use std::path::{Path, PathBuf};
 

@@ -1,3 +1,5 @@
+//! What takes part in a generation's key, what is kept, and that keys never change silently.
+
 use std::collections::HashSet;
 
 use proptest::prelude::*;

@@ -1,3 +1,5 @@
+//! Items found in their blocks: by another process, within the bound on memory, and missing or damaged.
+
 use super::*;
 use crate::Address;
 use tidemill_domain::{

@@ -1,3 +1,5 @@
+//! Tries and their budgets, against scripted engines and in paused time.
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 

@@ -1,3 +1,5 @@
+//! Which replica is picked, when one is left alone, and when all hope is lost.
+
 use super::*;
 
 fn picked(replicas: &Replicas, now: Instant) -> usize {

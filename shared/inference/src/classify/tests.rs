@@ -1,3 +1,5 @@
+//! How each kind of engine's answer ends: an answer, cut, refused, to be asked again.
+
 use std::time::Duration;
 
 use serde_json::{Value, json};

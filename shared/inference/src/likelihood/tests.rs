@@ -1,3 +1,5 @@
+//! Which tokens of an engine's echo are summed for a choice, and which answers are refused.
+
 use bytes::Bytes;
 use serde_json::{Value, json};
 

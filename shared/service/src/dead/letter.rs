@@ -1,4 +1,4 @@
-//! Letters: written, and read back.
+//! Letters: a message as it came, with what is known of it in headers, written before its message is terminated, and read back.
 
 use std::collections::HashSet;
 

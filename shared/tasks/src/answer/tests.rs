@@ -1,3 +1,5 @@
+//! What a target names among choices: an index, a letter or a text.
+
 use serde_json::json;
 use tidemill_domain::Normalise;
 

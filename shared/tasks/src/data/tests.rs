@@ -1,3 +1,5 @@
+//! Rows of each format, packed or not, with their numbers, up to what is broken.
+
 use std::io::Write;
 use std::sync::Arc;
 
