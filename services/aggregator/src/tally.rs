@@ -1,5 +1,5 @@
-//! The tally of one benchmark: a byte a sample, and more only where clusters or partial credit need it; order and repeats
-//! change nothing.
+//! The tally of one benchmark: a byte a sample, and more only where clusters or partial credit need it; order and
+//! repeats change nothing.
 
 use tidemill_domain::statistics::{Clusters, Items, normal_interval, wilson_interval};
 use tidemill_domain::{

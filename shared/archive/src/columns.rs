@@ -1,5 +1,5 @@
-//! The columns of an archive's files, written by `parquet`'s own column writer: Arrow's crates would be a large dependency for
-//! one fixed schema. So lists and their levels are ours to get right, here.
+//! The columns of an archive's files, written by `parquet`'s own column writer: Arrow's crates would be a large dependency
+//! for one fixed schema. So lists and their levels are ours to get right, here.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! Defaults, a file and the environment, the later over the earlier; every wrong section is reported, not only the first.
+//! Defaults, a file and the environment, the later over the earlier; every wrong section is reported at once.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
-//! The work loop: take, handle, settle. Dropping it loses what is in flight and no message: handlers end where they are, and
-//! what was not acknowledged is delivered again after `ack_wait`.
+//! The work loop: take, handle, settle. Dropping it loses what is in flight and no message: handlers end where they are,
+//! and what was not acknowledged is delivered again after `ack_wait`.
 
 use std::any::Any;
 use std::future::Future;

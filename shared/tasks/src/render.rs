@@ -1,4 +1,4 @@
-//! Rows to items: templates, examples and targets of a benchmark, written block by block, with every fault of every row.
+//! Rows to items, written block by block: templates, examples and targets of a benchmark, with every fault of every row.
 
 use std::fmt;
 

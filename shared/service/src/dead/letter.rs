@@ -1,4 +1,5 @@
-//! Letters: a message as it came, with what is known of it in headers, written before its message is terminated, and read back.
+//! Letters: a message as it came, with what is known of it in headers, stored before the message is terminated; and read
+//! back.
 
 use std::collections::HashSet;
 
