@@ -1,15 +1,22 @@
 //! What one item has come to so far: its costs, and how fresh the knowledge is that nobody else has finished it.
 
+use std::time::Duration;
+
 use futures::future::BoxFuture;
 use tidemill_service::Failure;
 use tidemill_service::backoff::Backoff;
 use tokio::time::{Instant, sleep};
 
 use super::Tally;
-use crate::step::{Action, Event, LOOK_IS_GOOD_FOR, next};
+use crate::step::{Action, Event, next};
 
 /// Looks whether the item's completion is recorded.
 type Look<'a> = Box<dyn Fn() -> BoxFuture<'a, Result<bool, Failure>> + Send + Sync + 'a>;
+
+/// A wait for a slot after which an item is looked up again before it is asked for. After a broker was lost two generators
+/// may hold one item, and the one that waits would ask for what the other has finished meanwhile. A look that is younger
+/// is not repeated: where slots are free, an item is looked up once.
+pub(crate) const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// An item while it is asked for.
 pub(crate) struct Course<'a> {
@@ -40,7 +47,8 @@ impl<'a> Course<'a> {
     /// Waits while the broker is away.
     pub(crate) async fn is_overtaken(&mut self) -> bool {
         let mut backoff = Backoff::standard();
-        while self.looked.elapsed() > LOOK_IS_GOOD_FOR {
+        let mut is_fresh = self.looked.elapsed() <= LOOK_AGAIN_AFTER;
+        while !is_fresh {
             let sent = Instant::now();
             let recorded = (self.look)().await;
             if let Err(failure) = &recorded {
@@ -51,7 +59,7 @@ impl<'a> Course<'a> {
             let ago = sent.elapsed();
             match next(Event::Looked { recorded, ago }) {
                 Action::Settle(_) => return true,
-                Action::Ask => self.looked = sent,
+                Action::Ask => (self.looked, is_fresh) = (sent, true),
                 Action::LookUp | Action::Publish { .. } => {}
             }
         }

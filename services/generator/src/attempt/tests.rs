@@ -213,7 +213,7 @@ fn looking(answers: Vec<Result<bool, Failure>>) -> (Course<'static>, Answers) {
 async fn an_old_look_is_renewed_before_the_first_request() {
     let pool = Pool::new(vec![Scripted::member("one", [])]);
     let looked = Instant::now();
-    sleep(crate::step::LOOK_IS_GOOD_FOR + Duration::from_millis(1)).await;
+    sleep(course::LOOK_AGAIN_AFTER + Duration::from_millis(1)).await;
     let (course, left) = looking(vec![Ok(true)]);
     let (ended, tally) = asked_on(&pool, &signals(), course.after(looked)).await;
     assert_eq!(ended, Err(GivenBack));
@@ -241,10 +241,12 @@ async fn an_item_that_somebody_else_finished_meanwhile_is_not_asked_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_fresh_look_is_not_taken_twice() {
-    let pool = Pool::new(vec![Scripted::member("one", [retry("a")])]);
+    let pool = Pool::new(vec![Scripted::member("one", [])]);
+    let looked = Instant::now();
+    sleep(course::LOOK_AGAIN_AFTER).await;
     let (course, left) = looking(vec![Ok(true)]);
-    let (ended, tally) = asked_on(&pool, &signals(), course).await;
-    assert_eq!((ending(&ended.unwrap()), tally.attempts), (Ending::Stop, 2));
+    let (ended, tally) = asked_on(&pool, &signals(), course.after(looked)).await;
+    assert_eq!((ending(&ended.unwrap()), tally.attempts), (Ending::Stop, 1));
     assert_eq!(left.lock().unwrap().len(), 1);
 }
 
