@@ -59,7 +59,7 @@ pub(crate) async fn asked(
     let mut keys = Vec::with_capacity(usize::try_from(manifest.samples()).unwrap_or_default());
     for benchmark in &manifest.benchmarks {
         for block in &benchmark.blocks {
-            let block = store.block(&block.digest).await?;
+            let block = store.passing_block(&block.digest).await?;
             for item in &block.items {
                 let samples = 0..benchmark.settings.samples;
                 keys.extend(samples.map(|sample| Asked::of(weights, benchmark, item, sample).key()));

@@ -138,7 +138,7 @@ impl Store {
     ///
     /// # Errors
     /// As [`Store::item`].
-    pub async fn block(&self, digest: &Digest) -> Result<Arc<Block>, Error> {
+    async fn block(&self, digest: &Digest) -> Result<Arc<Block>, Error> {
         let read = async {
             let block: Block = self.sealed_object(Kind::Block, digest).await?;
             let bytes = block.bytes() as u64;
@@ -148,6 +148,14 @@ impl Store {
             })
         };
         Ok(self.blocks.0.get_or_insert_async(digest, read).await?.block)
+    }
+
+    /// The block of a digest for one who passes through all of them: read each time, and not kept.
+    ///
+    /// # Errors
+    /// As [`Store::item`].
+    pub async fn passing_block(&self, digest: &Digest) -> Result<Block, Error> {
+        self.sealed_object(Kind::Block, digest).await
     }
 
     /// The clusters of every benchmark of a manifest, in its order; `None` where a benchmark names none.

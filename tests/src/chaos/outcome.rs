@@ -7,7 +7,7 @@ use serde::Serialize;
 use tidemill_testkit::engine::Asked;
 
 use super::evidence::Evidence;
-use super::pipeline::Hit;
+use super::pipeline::{Hit, IN_FLIGHT};
 use super::work::{Sample, sample_of};
 
 /// The figures of one run.
@@ -94,6 +94,11 @@ impl Outcome {
             }
             self.differences.push(format!("{sample:?}: {}", again.told(hits)));
         }
+        let may_be_lost = IN_FLIGHT * hits.iter().filter(|hit| hit.loses_requests).count() as u64;
+        if self.asked_again > may_be_lost {
+            let told = format!("{} requests made again, {may_be_lost} in flight at most", self.asked_again);
+            self.differences.push(told);
+        }
         self.kills = hits.iter().map(|hit| hit.kills).sum();
         for hit in hits.iter().filter(|hit| hit.kills > 0) {
             let first = journal.iter().find(|asked| asked.arrived >= hit.to);
@@ -117,12 +122,12 @@ impl Again {
         self.stored.is_some_and(|stored| stored < self.at)
     }
 
-    /// It was in flight at the disturbance: asked before that was over, and not stored when it began. Each disturbance
+    /// It was in flight at a disturbance of generators, engine or broker: asked before that was over, and not stored when it began. Each disturbance
     /// excuses one repetition. A process that goes on after a suspension is not excused from looking first.
     fn is_explained_by(&self, hit: &Hit) -> bool {
         let was_asked = self.before <= hit.to && self.at >= hit.from;
         let was_stored = self.stored.is_some_and(|stored| stored <= hit.from);
-        was_asked && !was_stored && !(hit.kills == 0 && self.is_of_stored())
+        hit.loses_requests && was_asked && !was_stored && !(hit.kills == 0 && self.is_of_stored())
     }
 
     fn told(&self, hits: &[Hit]) -> String {
@@ -163,6 +168,7 @@ mod tests {
             from: at(10),
             to: at(20),
             kills,
+            loses_requests: true,
         }
     }
 
@@ -181,6 +187,15 @@ mod tests {
         assert!(!again(8, Some(9), 21).is_explained_by(&hit(1)), "it was stored before");
         assert!(!again(21, None, 22).is_explained_by(&hit(1)), "it was asked after");
         assert!(!again(8, None, 9).is_explained_by(&hit(1)), "it was asked again before");
+    }
+
+    #[test]
+    fn the_kill_of_a_process_without_requests_excuses_none() {
+        let of_a_grader = Hit {
+            loses_requests: false,
+            ..hit(1)
+        };
+        assert!(!again(9, None, 21).is_explained_by(&of_a_grader));
     }
 
     #[test]

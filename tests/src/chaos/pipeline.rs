@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(240);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Items in flight over all generators: few, so that a run lasts long enough to be disturbed.
-const IN_FLIGHT: &str = "12";
+pub(super) const IN_FLIGHT: u64 = 12;
 
 /// How long a process that was suspended is watched after it goes on.
 const AFTERMATH: Duration = Duration::from_secs(4);
@@ -49,6 +49,8 @@ pub(super) struct Hit {
     pub(super) to: SystemTime,
     /// Processes that ended.
     pub(super) kills: u64,
+    /// It can cost a request that was in flight, or the knowledge of its answer: none of the others excuses a second one.
+    pub(super) loses_requests: bool,
 }
 
 /// A process of a role.
@@ -150,7 +152,7 @@ impl Pipeline {
             ])
             .env_remove("NATS_URL")
             .env("TIDEMILL_CLOCK_OFFSET_FILE", self.bench.path(CLOCK))
-            .env("TIDEMILL_LOADER__MAX_IN_FLIGHT", IN_FLIGHT)
+            .env("TIDEMILL_LOADER__MAX_IN_FLIGHT", IN_FLIGHT.to_string())
             .env("TIDEMILL_AGGREGATOR__PUBLISH_INTERVAL", "200ms");
         if matches!(self.work, Work::Embedded(_)) {
             launch = launch.env("TIDEMILL_GENERATOR__MAX_IN_FLIGHT", "2");
@@ -288,7 +290,7 @@ impl Pipeline {
                     self.passed.push(fault.point);
                     self.slots.remove(index);
                     self.spawn(fault.role)?;
-                    self.note(format!("killed at {}", fault.point.name()), from, 1);
+                    self.note_of(fault.role, format!("killed at {}", fault.point.name()), from, 1);
                     continue;
                 }
                 (Some(status), _) => {
@@ -309,16 +311,30 @@ impl Pipeline {
         };
         slot.suspended = None;
         slot.service.signal(Signal::CONT)?;
-        let what = format!("suspended a {}", slot.role.name());
+        let role = slot.role;
         self.resumed = Some(Instant::now());
-        self.note(what, from, 0);
+        self.note_of(role, format!("suspended a {}", role.name()), from, 0);
         Ok(())
     }
 
     /// Notes a disturbance that began at `from` and is over.
     fn note(&mut self, what: String, from: SystemTime, kills: u64) {
         let to = SystemTime::now();
-        self.hits.push(Hit { what, from, to, kills });
+        self.hits.push(Hit {
+            what,
+            from,
+            to,
+            kills,
+            loses_requests: true,
+        });
+    }
+
+    /// As [`note`](Self::note), of processes of a role. Requests are the generators' alone.
+    fn note_of(&mut self, role: Role, what: String, from: SystemTime, kills: u64) {
+        self.note(what, from, kills);
+        if let Some(hit) = self.hits.last_mut() {
+            hit.loses_requests = role == Role::Generator;
+        }
     }
 
     /// Does what a step says.
@@ -355,7 +371,7 @@ impl Pipeline {
                 }
                 self.pass(time)?;
                 self.proxies.get(&role).context("its network has a proxy")?.heal()?;
-                self.note(format!("the network of the {} failed", role.name()), from, 0);
+                self.note_of(role, format!("the network of the {} failed", role.name()), from, 0);
             }
             Action::FullDisk(time) => {
                 surroundings::fill(&mut self.broker)?;
@@ -380,7 +396,7 @@ impl Pipeline {
         for _ in 0..kills {
             self.spawn(role)?;
         }
-        self.note(format!("killed {kills} {}", role.name()), from, kills);
+        self.note_of(role, format!("killed {kills} {}", role.name()), from, kills);
         Ok(())
     }
 
