@@ -96,7 +96,10 @@ impl Outcome {
         }
         let may_be_lost = IN_FLIGHT * hits.iter().filter(|hit| hit.loses_requests).count() as u64;
         if self.asked_again > may_be_lost {
-            let told = format!("{} requests made again, {may_be_lost} in flight at most", self.asked_again);
+            let told = format!(
+                "{} requests made again, {may_be_lost} in flight at most",
+                self.asked_again
+            );
             self.differences.push(told);
         }
         self.kills = hits.iter().map(|hit| hit.kills).sum();
