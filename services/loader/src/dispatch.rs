@@ -3,7 +3,7 @@
 //! The backlog of an evaluation is its manifest minus its completions, so a dispatcher that begins anew needs no other
 //! state than those two. About twice as many items as there are slots are out at a time: one in each slot, and one just
 //! ahead of it, so that an engine never waits for the way here and back. Of samples that want the same generation one is
-//! out at a time; see [`sharing`](crate::sharing).
+//! out at a time; see `sharing`.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::ops::Range;

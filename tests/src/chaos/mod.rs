@@ -1,6 +1,6 @@
 //! Real processes on a real broker, disturbed on purpose, compared with the undisturbed run of the same work.
 //!
-//! [`Scenario`] says what is done to a pipeline and when, all from a seed; [`run`] does it and looks at what is left:
+//! [`Scenario`] says what is done to a pipeline and when, all from a seed; [`run()`] does it and looks at what is left:
 //! streams, report, and the journal of the engine. [`Table`] adds runs up. `tidemill-chaos` runs any number; the test
 //! `chaos` runs a short set.
 
