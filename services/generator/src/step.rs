@@ -1,4 +1,4 @@
-//! What follows what for one released item: a pure rule that [`item`](crate::item) carries out.
+//! What follows what for one released item: a pure rule that `item` carries out.
 //!
 //! Nothing that a delivery says proves that its item is new. The broker may have forgotten what it delivered, a publish
 //! whose answer was lost may have put the item into READY a second time, and a dispatcher that was suspended may release
