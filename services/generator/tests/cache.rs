@@ -325,9 +325,8 @@ fn looks(result: &str) -> u64 {
     let metrics = tidemill_telemetry::render();
     let name = format!("tidemill_cache_lookups_total{{result=\"{result}\"}} ");
     let line = metrics.lines().find_map(|line| line.strip_prefix(&name));
-    line.unwrap_or_else(|| panic!("{name}is missing in: {metrics}"))
-        .parse()
-        .unwrap()
+    assert!(line.is_some(), "{name}is missing in: {metrics}");
+    line.unwrap().parse().unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
