@@ -18,6 +18,8 @@ use tidemill_tests::{Ran, Workbench, tidemill};
 
 const ITEMS: usize = 12;
 const PATIENCE: Duration = Duration::from_secs(150);
+/// The loader warms an engine up before anything is released to it.
+const WARM_UP: u64 = 1;
 /// Reaches a process that was built for these tests alone.
 const SHIFT: &str = "TIDEMILL_VERSION_SHIFT";
 
@@ -166,7 +168,7 @@ impl Pipeline {
         assert_eq!(Workbench::comparable(result), self.reference());
         assert_eq!(
             self.engine.stats().requests,
-            Workbench::requests(ITEMS),
+            Workbench::requests(ITEMS) + WARM_UP,
             "nothing was generated twice"
         );
         assert_eq!(self.letters(), Vec::<Value>::new());
@@ -239,7 +241,7 @@ fn completions_that_nobody_reads_are_held_and_a_retry_after_the_upgrade_ends_the
     let doctor = pipeline.command(&["doctor"]);
     assert_eq!(doctor.code, Some(1));
     assert!(doctor.output.contains("items held open"), "{}", doctor.output);
-    assert_eq!(pipeline.engine.stats().requests, Workbench::requests(ITEMS));
+    assert_eq!(pipeline.engine.stats().requests, Workbench::requests(ITEMS) + WARM_UP);
 
     for role in ["grader", "aggregator"] {
         pipeline.retire(role);
@@ -278,7 +280,7 @@ fn releases_that_nobody_reads_are_held_and_not_released_again() {
             .iter()
             .all(|letter| letter["stage"] == "generator" && letter["state"] == "held")
     );
-    assert_eq!(pipeline.engine.stats().requests, 0);
+    assert_eq!(pipeline.engine.stats().requests, WARM_UP);
 
     pipeline.retire("generator");
     pipeline.spawn("generator", "newer");

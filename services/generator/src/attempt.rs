@@ -12,11 +12,12 @@ use tidemill_inference::{Answer, Attempt, Connection, Engine, Request, Scored, S
 use tidemill_service::backoff::Backoff;
 use tidemill_service::now;
 use tidemill_telemetry::Metric;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::course::Course;
-use crate::pool::{Booking, Pool};
+use crate::pool::{Booking, Hopeless, Pool};
 use crate::replicas::Sign;
 
 /// Engines that may end under one item before the item is suspected of ending them.
@@ -228,10 +229,38 @@ fn sign<T>(verdict: &Verdict<T>) -> Sign {
     }
 }
 
+/// Where a request finds its place.
+pub(crate) struct Places<'a, E> {
+    /// The engines of the item's group.
+    pub(crate) pool: &'a Pool<E>,
+    /// The requests that this process may have in flight, over all groups.
+    pub(crate) room: &'a Semaphore,
+}
+
+impl<'a, E: Engine> Places<'a, E> {
+    /// Waits for a place at a replica and, once it is there, for room in this process: what waits for an engine takes no room
+    /// from the other groups. `avoid` is taken only where no other replica has a place.
+    ///
+    /// # Cancel safety
+    /// Nothing stays booked when the future is dropped.
+    async fn take(&self, avoid: Option<usize>) -> Result<Place<'a, E>, Hopeless> {
+        let booking = self.pool.book(avoid).await?;
+        // Nobody closes the room.
+        let room = self.room.acquire().await.ok();
+        Ok(Place { booking, _room: room })
+    }
+}
+
+/// A request's place at a replica and in this process, given back when dropped.
+struct Place<'a, E: Engine> {
+    booking: Booking<'a, E>,
+    _room: Option<SemaphorePermit<'a>>,
+}
+
 /// Asks until there is an ending, the budget is spent, or the item must be given back: on a signal, or because somebody
 /// else has finished it.
 pub(crate) async fn ask<E: Engine, A: Ask<E>>(
-    pool: &Pool<E>,
+    places: Places<'_, E>,
     mut question: A,
     mut budget: Budget,
     signals: &Signals,
@@ -240,12 +269,12 @@ pub(crate) async fn ask<E: Engine, A: Ask<E>>(
     let mut connection = Connection::Kept;
     let mut avoid = None;
     loop {
-        let booking = tokio::select! { biased;
+        let place = tokio::select! { biased;
             () = signals.stopped.cancelled() => return Err(GivenBack),
-            booking = pool.book(avoid) => booking,
+            place = places.take(avoid) => place,
         };
-        let booking = match booking {
-            Ok(booking) => booking,
+        let place = match place {
+            Ok(place) => place,
             Err(hopeless) => return Ok(Ended::Failed(Ending::EngineError, hopeless.to_string())),
         };
         // Given back, it is delivered again and answered from its record.
@@ -257,12 +286,12 @@ pub(crate) async fn ask<E: Engine, A: Ask<E>>(
             return Err(GivenBack);
         }
         let attempt = tokio::select! {
-            attempt = ask_once(&booking, &mut question, connection, &mut course.tally) => attempt,
+            attempt = ask_once(&place.booking, &mut question, connection, &mut course.tally) => attempt,
             () = signals.abandoned.cancelled() => return Err(GivenBack),
         };
-        booking.note(sign(&attempt));
-        avoid = Some(booking.index);
-        drop(booking);
+        place.booking.note(sign(&attempt));
+        avoid = Some(place.booking.index);
+        drop(place);
         let pause = match budget.judge(attempt, Instant::now()) {
             Step::End(ended) => return Ok(ended),
             Step::Again {

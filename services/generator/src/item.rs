@@ -11,10 +11,10 @@ use tidemill_service::{Context, Delivery, Settled, Ttl, check_in, leader, now, o
 use tidemill_storage::StoredItem;
 use tidemill_streams::{Message as _, declared, subject};
 use tidemill_telemetry::Metric;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use crate::attempt::{Budget, Course, Ended, Generate, GivenBack, Score, Signals, Tally, ask};
+use crate::attempt::{Budget, Course, Ended, Generate, GivenBack, Places, Score, Signals, Tally, ask};
 use crate::cache::{Cache, Earlier};
 use crate::keys::Keys;
 use crate::pool::Pool;
@@ -61,7 +61,7 @@ impl<E: Engine> Worker<E> {
     pub(crate) async fn handle(&self, delivery: Delivery) -> Settled {
         let release: Release = tidemill_codec::decode(&delivery.payload)?;
         let _held = Arc::clone(&self.keys).hold(release.key.clone()).await;
-        let (mut event, mut looked, mut room) = (Event::Delivered, Instant::now(), None);
+        let (mut event, mut looked) = (Event::Delivered, Instant::now());
         loop {
             event = match next(event) {
                 Action::LookUp => {
@@ -71,7 +71,7 @@ impl<E: Engine> Worker<E> {
                         ago: looked.elapsed(),
                     }
                 }
-                Action::Ask => Event::Asked(self.asked(&release, &delivery, looked, &mut room).await),
+                Action::Ask => Event::Asked(self.asked(&release, &delivery, looked).await),
                 Action::Publish { completion, then } => Event::Published {
                     stored: self.record(&completion, &delivery).await,
                     then,
@@ -81,14 +81,8 @@ impl<E: Engine> Worker<E> {
         }
     }
 
-    /// Gets what asking takes, and asks when the look that was sent at `looked` is still good. Room that was got is kept.
-    async fn asked<'a>(
-        &'a self,
-        release: &Release,
-        delivery: &Delivery,
-        looked: Instant,
-        room: &mut Option<SemaphorePermit<'a>>,
-    ) -> Asked {
+    /// Gets what asking takes, and asks when the look that was sent at `looked` is still good.
+    async fn asked(&self, release: &Release, delivery: &Delivery, looked: Instant) -> Asked {
         let found = match self.find(release).await {
             Ok(found) => found,
             Err(error) => return self.without_item(release, &error).await,
@@ -97,12 +91,6 @@ impl<E: Engine> Worker<E> {
             let reason = format!("manifest {} declares no {}", release.manifest, release.key);
             return hopeless(release, Failure::permanent(reason));
         };
-        if room.is_none() {
-            *room = self.room().await;
-        }
-        if room.is_none() {
-            return Asked::Failed(Failure::cancelled());
-        }
         if !is_good(looked.elapsed()) {
             return Asked::TooLate;
         }
@@ -198,14 +186,6 @@ impl<E: Engine> Worker<E> {
         Ok(())
     }
 
-    /// Room for one request in flight; `None` when nothing new is begun.
-    async fn room(&self) -> Option<SemaphorePermit<'_>> {
-        tokio::select! { biased;
-            () = self.signals.stopped.cancelled() => None,
-            room = self.room.acquire() => room.ok(),
-        }
-    }
-
     /// Asks, after a look that was sent at `looked`.
     async fn complete(
         &self,
@@ -241,7 +221,7 @@ impl<E: Engine> Worker<E> {
             stop: &settings.stop,
             seed: Some(settings.sample_seed(&item.id, release.key.sample)),
         };
-        match ask(&self.pool, Generate(request), self.budget(), &self.signals, course).await? {
+        match ask(self.places(), Generate(request), self.budget(), &self.signals, course).await? {
             Ended::Answered(answer) => Ok(Outcome {
                 detail: (answer.ending == Ending::Empty)
                     .then(|| "the engine said success and sent nothing, however often it was asked".to_owned()),
@@ -266,7 +246,7 @@ impl<E: Engine> Worker<E> {
                 scoring: &mut scoring,
                 choice,
             };
-            match ask(&self.pool, question, self.budget(), &self.signals, course).await? {
+            match ask(self.places(), question, self.budget(), &self.signals, course).await? {
                 Ended::Answered(scored) => {
                     outcome.choices.push(scored.choice);
                     outcome.answer.prompt_tokens += scored.prompt_tokens;
@@ -282,6 +262,13 @@ impl<E: Engine> Worker<E> {
             }
         }
         Ok(outcome)
+    }
+
+    fn places(&self) -> Places<'_, E> {
+        Places {
+            pool: &self.pool,
+            room: &self.room,
+        }
     }
 
     fn budget(&self) -> Budget {

@@ -49,7 +49,7 @@ pub enum Asked {
     Completed(Box<Completion>),
     /// It will never be asked: its completion says so, and the release becomes a dead letter.
     Hopeless(Box<Completion>, Failure),
-    /// No engine was asked: the item's prompt and the room for its request took longer to get than the look is good for.
+    /// No engine was asked: the item's prompt took longer to get than the look is good for.
     TooLate,
     /// Nothing is to be recorded: somebody else, or this process later, asks.
     Failed(Failure),

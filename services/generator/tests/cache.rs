@@ -320,8 +320,18 @@ async fn two_evaluations_that_want_the_same_at_once_ask_once() {
     bench.drain().await;
 }
 
+/// How many looks into the cache the process's metrics count, with this result.
+fn looks(result: &str) -> u64 {
+    let metrics = tidemill_telemetry::render();
+    let name = format!("tidemill_cache_lookups_total{{result=\"{result}\"}} ");
+    let line = metrics.lines().find_map(|line| line.strip_prefix(&name));
+    assert!(line.is_some(), "{name}is missing in: {metrics}");
+    line.unwrap().parse().unwrap()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_damaged_or_foreign_entry_is_a_miss_and_is_replaced() {
+    tidemill_telemetry::install();
     let mut bench = Bench::new(drawn).await;
     let first = bench.run("first", 6, Reuse::Unlikely).await;
     let mut flipped = bench.entry(0).await;
@@ -341,6 +351,10 @@ async fn a_damaged_or_foreign_entry_is_a_miss_and_is_replaced() {
         assert_eq!(second[&item].cached, item == 5, "item {item}");
     }
     assert_eq!(bench.engine.stats().requests, 6 + 5);
+    // The tests of this file share one process; of the others one finds one damaged entry.
+    let counted = looks("damaged");
+    assert!((5..=6).contains(&counted), "{counted}");
+    assert!(looks("hit") >= 1);
     assert!(
         bench
             .run("third", 6, Reuse::Likely)

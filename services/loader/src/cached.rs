@@ -74,7 +74,7 @@ pub(crate) async fn sweep_bodies(context: &Context) {
     if let Err(error) = sweep(context).await {
         tracing::warn!(
             error,
-            "bodies of evicted generations are not removed; the next loader tries again"
+            "bodies of evicted generations are not removed; the next round tries again"
         );
     }
 }

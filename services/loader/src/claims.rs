@@ -17,7 +17,7 @@ use tidemill_streams::{declared, subject};
 use tidemill_telemetry::Metric;
 use tokio::time::sleep;
 
-use crate::board;
+use crate::{board, cached};
 
 /// The lease of whoever collects: more than one would do the work twice.
 const LEASE: &str = "claims";
@@ -43,7 +43,13 @@ pub struct Round {
 pub(crate) async fn run(context: &Context) {
     while let Some(held) = acquire(context, LEASE).await {
         while !held.lost().is_cancelled() {
-            match collect(context, GRACE).await {
+            // A round lists the whole store, so that it ends with the process or the lease, wherever it is.
+            let collected = tokio::select! { biased;
+                () = context.draining.cancelled() => return,
+                () = held.lost().cancelled() => break,
+                collected = collect(context, GRACE) => collected,
+            };
+            match collected {
                 Ok(round) if round.collected > 0 => {
                     tracing::info!(
                         collected = round.collected,
@@ -66,14 +72,18 @@ pub(crate) async fn run(context: &Context) {
     }
 }
 
-/// Removes the bodies that no message names or will name. Those of ended evaluations without any completion go once they
+/// Removes the bodies that no message names or will name, those of evicted generations too. Those of ended evaluations without any completion go once they
 /// are older than `grace`.
 ///
 /// Lists a page at a time and asks DONE once for each body, so it takes little memory whatever there is.
 ///
 /// # Errors
 /// Why the store or the broker could not be asked; what was removed before stays removed.
+///
+/// # Cancel safety
+/// Dropping the future ends the round: what was removed stays removed, and the next round finds the rest.
 pub async fn collect(context: &Context, grace: Duration) -> Result<Round, String> {
+    cached::sweep_bodies(context).await;
     let mut round = Round::default();
     for evaluation in context.store.claimed_evaluations().await.map_err(text)? {
         let done = context.jetstream().get_stream_no_info(declared::DONE.name).await;
@@ -86,7 +96,7 @@ pub async fn collect(context: &Context, grace: Duration) -> Result<Round, String
                 Some(key) => key != claim.key,
                 None => is_over && now().seconds_since(claim.written) >= grace.as_secs_f64(),
             };
-            if is_orphan && !context.draining.is_cancelled() {
+            if is_orphan {
                 context.store.delete(&claim.key).await.map_err(text)?;
                 round.collected += 1;
                 round.bytes += claim.bytes;

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::board::Board;
 use crate::inbox::Inbox;
-use crate::{cached, claims, group, intake, sweep};
+use crate::{claims, group, intake, sweep};
 
 /// Which evaluations a loader takes part in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,10 +96,6 @@ async fn follow_board(context: Context, scope: Scope) {
 async fn begin(context: &Context, scope: &Scope, board: &Board, groups: &mut Groups) {
     if *scope == Scope::All {
         let alive = board.events().filter(|event| !event.state.is_ended());
-        tokio::spawn({
-            let context = context.clone();
-            async move { cached::sweep_bodies(&context).await }
-        });
         sweep::groups(context, &alive.map(|event| event.group.clone()).collect::<HashSet<_>>()).await;
     }
     let taken = board.events().filter(|event| takes(scope, event));

@@ -7,18 +7,19 @@
     reason = "a test may fail this way"
 )]
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::HeaderMap;
 use tidemill_config::Config;
 use tidemill_domain::{
-    CheckpointEvent, Completion, Ending, EvaluationEvent, EvaluationState, GroupId, ItemKey, RolledBack, RunId,
-    ServerGroup, Step, Written,
+    CheckpointEvent, Completion, Digest, Ending, EvaluationEvent, EvaluationState, GenerationKey, GroupId, ItemKey,
+    RolledBack, RunId, ServerGroup, Step, Written,
 };
 use tidemill_loader::{Scope, claims, intake, run};
 use tidemill_service::{Context, Ttl, connect, now, prepare};
-use tidemill_storage::{Address, Store};
+use tidemill_storage::{Address, Store, cached_body};
 use tidemill_streams::{CheckpointMessage, StateChange, buckets, declared, durable, live, subject};
 use tidemill_testkit::{Broker, FakeEngine};
 use tokio::time::{Instant, sleep};
@@ -488,6 +489,42 @@ async fn bodies_that_no_completion_names_are_collected_and_no_other() {
     let round = claims::collect(&bench.context, Duration::ZERO).await.unwrap();
     assert_eq!((round.looked, round.collected), (2, 1));
     assert_eq!(store.check_out::<Completion>(&message).await.unwrap(), winner);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_round_removes_the_bodies_of_evicted_generations_once_they_are_old() {
+    let bench = Bench::start().await;
+    let store = &bench.context.store;
+    let group = GroupId::from_digest(&Digest::of(b"weights"));
+    let [kept, evicted, young] = ["aa", "bb", "cc"].map(|digits| digits.repeat(16).parse::<GenerationKey>().unwrap());
+    for key in [&kept, &evicted, &young] {
+        store.put(&cached_body(&group, key), b"body".to_vec()).await.unwrap();
+    }
+    let jetstream = bench.context.jetstream();
+    let entry = jetstream
+        .publish(subject::cache(&group, &kept), "an entry".into())
+        .await;
+    entry.unwrap().await.unwrap();
+    let make_old = |key: &GenerationKey| {
+        let path = bench.folder.path().join(cached_body(&group, key));
+        let file = std::fs::File::options().write(true).open(path).unwrap();
+        file.set_modified(std::time::SystemTime::now() - Duration::from_secs(2 * 3600))
+            .unwrap();
+    };
+    let left = async || {
+        let bodies = store.cached_bodies(Some(&group)).await.unwrap();
+        bodies
+            .into_iter()
+            .map(|body| body.key.to_string())
+            .collect::<BTreeSet<_>>()
+    };
+    make_old(&kept);
+    make_old(&evicted);
+    claims::collect(&bench.context, Duration::ZERO).await.unwrap();
+    assert_eq!(left().await, BTreeSet::from([kept.to_string(), young.to_string()]));
+    make_old(&young);
+    claims::collect(&bench.context, Duration::ZERO).await.unwrap();
+    assert_eq!(left().await, BTreeSet::from([kept.to_string()]));
 }
 
 fn completion_of(event: &EvaluationEvent, item: u32) -> Completion {

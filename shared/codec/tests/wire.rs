@@ -7,11 +7,11 @@
     reason = "a test may fail this way"
 )]
 
-use tidemill_codec::{Error, claim, decode, encode, v1};
+use tidemill_codec::{Error, claim, decode, encode, seal, unseal, v1};
 use tidemill_domain::{
     Benchmark, BenchmarkName, Block, BlockRef, ChoiceScore, ClusterColumn, ClustersRef, Completion, Digest, Ending,
-    EvaluationId, Grade, GraderSpec, Item, ItemKey, Manifest, Message, Outcome, Prompt, Release, Reuse, Settings,
-    SuiteName, SuiteRef, Tier, Timestamp, WholeBenchmark, WholeManifest,
+    EvaluationId, Generation, Grade, GraderSpec, Item, ItemKey, Manifest, Message, Outcome, Prompt, Release, Reuse,
+    Settings, SuiteName, SuiteRef, Tier, Timestamp, WholeBenchmark, WholeManifest,
 };
 
 fn key() -> ItemKey {
@@ -108,6 +108,37 @@ fn grade() -> Grade {
         started: Timestamp(1),
         finished: Timestamp(2),
         graded: Timestamp(3),
+    }
+}
+
+fn generation() -> Generation {
+    let Completion {
+        ending,
+        text,
+        reasoning,
+        finish_reason,
+        stop_reason,
+        truncated,
+        choices,
+        prompt_tokens,
+        completion_tokens,
+        engine,
+        finished,
+        ..
+    } = completion();
+    Generation {
+        key: "00112233445566778899aabbccddeeff".parse().unwrap(),
+        ending,
+        text,
+        reasoning,
+        finish_reason,
+        stop_reason,
+        truncated,
+        choices,
+        prompt_tokens,
+        completion_tokens,
+        engine,
+        generated: finished,
     }
 }
 
@@ -294,6 +325,34 @@ fn released_versions_keep_their_bytes() {
     golden("completion.v1.bin", &encode(&completion_v1()).unwrap());
     golden("completion.v2.bin", &encode(&completion()).unwrap());
     golden("grade.v1.bin", &encode(&grade()).unwrap());
+    golden("generation.v1.bin", &encode(&generation()).unwrap());
+}
+
+/// The forms in which messages lie in streams besides their own bytes: sealed in the cache, and as a claim on the object store.
+#[test]
+fn seals_and_claims_keep_their_bytes() {
+    golden("generation.v1.sealed.bin", &seal(encode(&generation()).unwrap()));
+    golden("completion.v2.claim.bin", &claim::<Completion>("claims/1"));
+    golden(
+        "generation.v1.sealed_claim.bin",
+        &seal(claim::<Generation>("cache/group/key")),
+    );
+}
+
+#[test]
+fn a_cached_generation_of_version_1_is_still_read() {
+    let read = |name: &str| std::fs::read(format!("{}/tests/golden/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    assert_eq!(decode::<Generation>(&read("generation.v1.bin")).unwrap(), generation());
+    let sealed = read("generation.v1.sealed.bin");
+    assert_eq!(decode::<Generation>(unseal(&sealed).unwrap()).unwrap(), generation());
+    let claimed = |bytes: &[u8]| match decode::<Generation>(bytes) {
+        Err(Error::Claimed { key }) => key,
+        other => panic!("{other:?}"),
+    };
+    let sealed = read("generation.v1.sealed_claim.bin");
+    assert_eq!(claimed(unseal(&sealed).unwrap()), "cache/group/key");
+    let completion = decode::<Completion>(&read("completion.v2.claim.bin"));
+    assert!(matches!(completion, Err(Error::Claimed { key }) if key == "claims/1"));
 }
 
 #[test]

@@ -219,7 +219,16 @@ async fn settle_failure(
         }
         Action::Bury | Action::Hold => {
             let is_held = action == Action::Hold;
-            dead::bury(context, handled, failure, failures, is_held).await?;
+            if let Err(why) = dead::bury(context, handled, failure, failures, is_held).await {
+                let why = why.to_string();
+                tracing::warn!(
+                    subject,
+                    reason,
+                    why,
+                    "its dead letter or its outcome is not stored; tried again at its next delivery"
+                );
+                return Ok(());
+            }
             fault::point(Point::DeadLetterStored);
             acker.ack_with(AckKind::Term).await
         }

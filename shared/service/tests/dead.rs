@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 struct Bench {
     broker: Broker,
     context: Context,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 async fn bench() -> Bench {
@@ -47,7 +47,7 @@ async fn bench() -> Bench {
     let bench = Bench {
         broker,
         context,
-        _folder: folder,
+        folder,
     };
     bench.announce(EvaluationState::Serving).await;
     bench
@@ -410,6 +410,49 @@ async fn a_dropped_letter_ends_its_item_with_the_operators_reason() {
     assert_eq!(bench.messages("DEAD").await, 0);
     generating.end().await;
     grading.end().await;
+}
+
+/// The objects of large letters.
+fn bodies(bench: &Bench) -> usize {
+    fn files(folder: &std::path::Path) -> usize {
+        let Ok(entries) = std::fs::read_dir(folder) else {
+            return 0;
+        };
+        let paths = entries.map(|entry| entry.unwrap().path());
+        paths.map(|path| if path.is_dir() { files(&path) } else { 1 }).sum()
+    }
+    files(&bench.folder.path().join("dead"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_letters_bytes_go_with_the_last_letter_that_names_them() {
+    let bench = bench().await;
+    let mut large = newer(&completion(0));
+    large.extend(vec![7; 300 << 10]);
+    for item in 0..2 {
+        bench.done(item, large.clone()).await;
+    }
+    let grading = bench.working(soon(durable::grader()), |delivery| async move {
+        tidemill_codec::decode::<Completion>(&delivery.payload)?;
+        Ok(())
+    });
+    let letters = bench.letters(2).await;
+    grading.end().await;
+    assert_eq!(bodies(&bench), 2);
+    // A second letter that names the bytes of the first.
+    let jetstream = bench.context.jetstream();
+    let stream = jetstream.get_stream("DEAD").await.unwrap();
+    let first = stream.get_raw_message(letters[0].sequence).await.unwrap();
+    let mut headers = first.headers.clone();
+    headers.insert("Nats-Msg-Id", "another");
+    let sent = jetstream.publish_with_headers(first.subject.clone(), headers, first.payload.clone());
+    let copy = sent.await.unwrap().await.unwrap().sequence;
+    bench.discard(letters[0].sequence).await;
+    assert_eq!(bodies(&bench), 2, "the copy names it");
+    bench.discard(copy).await;
+    assert_eq!(bodies(&bench), 1);
+    assert_eq!(bench.retry(letters[1].sequence).await, Retried::Published);
+    assert_eq!((bodies(&bench), bench.messages("DEAD").await), (0, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]

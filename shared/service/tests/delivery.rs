@@ -16,7 +16,7 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use tidemill_config::Config;
 use tidemill_domain::{Completion, Digest, Ending, EvaluationId, GroupId, ItemKey, Release, Reuse, Timestamp};
 use tidemill_service::settle::MOST_FAILURES;
-use tidemill_service::{Context, Failure, Follow, Published, Start, acquire, connect, prepare, work};
+use tidemill_service::{Context, Failure, Follow, Obstacle, Published, Start, acquire, connect, prepare, work};
 use tidemill_storage::{Address, Store};
 use tidemill_streams::{Durable, Released, declared, durable, subject};
 use tidemill_testkit::broker::Broker;
@@ -158,6 +158,24 @@ async fn the_first_write_of_a_key_wins() {
         Published::Stored(_)
     ));
     assert_eq!(messages(&bench.context, "DONE").await, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_small_message_says_nothing_of_the_object_store_and_a_large_one_does() {
+    let Bench { context, .. } = &bench().await;
+    let _waiting = context.waits.begin(Obstacle::ObjectStore, "full");
+    let since = || context.waits.all()[0].since;
+    let began = since();
+    let check_in = async |text: &str| {
+        let message = tidemill_codec::encode(&completion(0, text)).unwrap();
+        tidemill_service::check_in::<Completion>(context, &key(0), message)
+            .await
+            .unwrap();
+    };
+    check_in("small").await;
+    assert_eq!(since(), began);
+    check_in(&"large".repeat(100_000)).await;
+    assert!(since() > began);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -122,6 +122,18 @@ async fn asked_on(
     signals: &Signals,
     mut course: Course<'_>,
 ) -> (Result<Ended<Answer>, GivenBack>, Tally) {
+    let room = Semaphore::new(4);
+    let ended = asked_within(&room, pool, signals, &mut course).await;
+    (ended, course.tally)
+}
+
+/// Asks within the room of a whole process.
+async fn asked_within(
+    room: &Semaphore,
+    pool: &Pool<Scripted>,
+    signals: &Signals,
+    course: &mut Course<'_>,
+) -> Result<Ended<Answer>, GivenBack> {
     let prompt = Prompt::Text("Q".to_owned());
     let request = Request {
         prompt: &prompt,
@@ -131,12 +143,12 @@ async fn asked_on(
         stop: &[],
         seed: None,
     };
-    let asking = ask(pool, Generate(request), Budget::new(3), signals, &mut course);
-    let ended = tokio::select! {
+    let places = Places { pool, room };
+    let asking = ask(places, Generate(request), Budget::new(3), signals, course);
+    tokio::select! {
         ended = asking => ended,
         () = pool.look_after() => unreachable!("looking after engines does not end"),
-    };
-    (ended, course.tally)
+    }
 }
 
 async fn asked_of(verdicts: impl IntoIterator<Item = Verdict<Answer>>) -> (Ended<Answer>, Tally) {
@@ -173,20 +185,8 @@ async fn bad_answers_are_tried_again_within_the_budget() {
 async fn a_suspect_answer_is_asked_for_on_new_connections_and_then_believed() {
     let suspect = || Verdict::Suspect(answer(Ending::Empty));
     let pool = Pool::new(vec![Scripted::member("one", [suspect(), suspect(), suspect()])]);
-    let prompt = Prompt::Text(String::new());
-    let request = Request {
-        prompt: &prompt,
-        max_tokens: 4,
-        temperature: 0.0,
-        top_p: 1.0,
-        stop: &[],
-        seed: None,
-    };
-    let mut course = alone();
-    let ended = ask(&pool, Generate(request), Budget::new(3), &signals(), &mut course)
-        .await
-        .unwrap();
-    assert_eq!((ending(&ended), course.tally.attempts), (Ending::Empty, 3));
+    let (ended, tally) = asked(&pool, &signals()).await;
+    assert_eq!((ending(&ended.unwrap()), tally.attempts), (Ending::Empty, 3));
     let booking = pool.book(None).await.unwrap();
     assert_eq!(
         *booking.engine().connections.lock().unwrap(),
@@ -339,4 +339,52 @@ async fn what_waits_is_given_back_when_its_group_ends() {
     assert_eq!(ended, Err(GivenBack));
     assert_eq!(begun.elapsed(), Duration::from_secs(20));
     assert!(tally.attempts > 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_an_engine_leaves_its_room_to_other_groups() {
+    // Room for one request in the whole process.
+    let room = Semaphore::new(1);
+    let slow_to_return = || Verdict::Busy {
+        status: 503,
+        why: "come back later".to_owned(),
+        retry_after: Some(Duration::from_secs(30)),
+    };
+    let retry_later = Verdict::Retry {
+        why: "later".to_owned(),
+        on_new_connection: false,
+        retry_after: Some(Duration::from_secs(30)),
+    };
+    let gone = (0..1_000).map(|_| down(false)).collect();
+    for verdicts in [gone, vec![slow_to_return()], vec![retry_later]] {
+        let waiting = Pool::new(vec![Scripted::member("waiting", verdicts)]);
+        let healthy = Pool::new(vec![Scripted::member("healthy", [])]);
+        let signals = signals();
+        let (mut course, mut other) = (alone(), alone());
+        let waits = asked_within(&room, &waiting, &signals, &mut course);
+        tokio::pin!(waits);
+        let answered = tokio::select! { biased;
+            _ = &mut waits => panic!("the group that waits is not answered first"),
+            answered = asked_within(&room, &healthy, &signals, &mut other) => answered,
+        };
+        assert_eq!(ending(&answered.unwrap()), Ending::Stop);
+        signals.stopped.cancel();
+        assert_eq!(waits.await, Err(GivenBack));
+        assert_eq!(room.available_permits(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_item_that_waited_long_for_room_is_looked_for_before_it_is_asked() {
+    let room = Semaphore::new(1);
+    let taken = room.acquire().await.unwrap();
+    let pool = Pool::new(vec![Scripted::member("one", [])]);
+    let (mut course, left) = looking(vec![Ok(true)]);
+    let signals = signals();
+    let (ended, ()) = tokio::join!(asked_within(&room, &pool, &signals, &mut course), async {
+        sleep(crate::step::LOOK_IS_GOOD_FOR + Duration::from_millis(1)).await;
+        drop(taken);
+    });
+    assert_eq!((ended, course.tally.requests), (Err(GivenBack), 0));
+    assert!(left.lock().unwrap().is_empty());
 }

@@ -27,6 +27,9 @@ const CLAIM: &str = "Tidemill-Claim";
 /// Letters with more bytes keep them in the object store: with their headers they might not fit a message.
 const CLAIM_ABOVE_BYTES: usize = 256 << 10;
 
+/// The folder of the object store with the bytes of large letters.
+const BODIES: &str = "dead/";
+
 /// Where a message came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
@@ -116,19 +119,6 @@ pub(crate) async fn bury(
             Recorded::AlreadyThere | Recorded::NobodyWaits(_) => {}
         }
     }
-    let what_next = if is_held {
-        "held until an operator retries or drops it"
-    } else {
-        "given up"
-    };
-    tracing::error!(
-        subject,
-        reason,
-        delivered,
-        failures,
-        "{what_next}; kept in the DEAD stream"
-    );
-    tidemill_telemetry::count(Metric::DeadLetters, [("stage", context.role)]);
     let letter = Letter {
         sequence: 0,
         stage: context.role.to_owned(),
@@ -149,17 +139,38 @@ pub(crate) async fn bury(
     };
     let stored = store(context, context.role, &letter, payload.to_vec()).await;
     stored.map_err(|failure| failure.reason)?;
+    let what_next = if is_held {
+        "held until an operator retries or drops it"
+    } else {
+        "given up"
+    };
+    let reason = &letter.reason;
+    tracing::error!(
+        subject,
+        reason,
+        delivered,
+        failures,
+        "{what_next}; kept in the DEAD stream"
+    );
+    tidemill_telemetry::count(Metric::DeadLetters, [("stage", context.role)]);
     Ok(())
 }
 
-/// Stores a letter and returns its sequence. One of the same message, within the broker's window for duplicates, is the same letter: a process that
+/// Where a letter lies.
+pub(super) struct Stored {
+    pub(super) sequence: u64,
+    /// The key of its bytes in the object store, where they would not fit the letter.
+    pub(super) claim: Option<String>,
+}
+
+/// Stores a letter and returns where it lies. One of the same message, within the broker's window for duplicates, is the same letter: a process that
 /// is killed before it could terminate the message leaves no second one.
 pub(super) async fn store(
     context: &Context,
     stage: &'static str,
     letter: &Letter,
     mut payload: Vec<u8>,
-) -> Result<u64, Failure> {
+) -> Result<Stored, Failure> {
     let mut headers = HeaderMap::new();
     let mut put = |name: &'static str, value: &str| headers.insert(name, value);
     put(SUBJECT, letter.subject.as_deref().unwrap_or_default());
@@ -173,20 +184,52 @@ pub(super) async fn store(
         put(SEQUENCE, &origin.sequence.to_string());
         put("Nats-Msg-Id", &format!("dead-{}-{}", origin.stream, origin.sequence));
     }
+    let mut claim = None;
     if payload.len() > CLAIM_ABOVE_BYTES {
-        let key = format!("dead/{}", Digest::of(&payload).hex());
+        let key = body_key(letter.origin.as_ref(), &payload);
         context.store.put(&key, std::mem::take(&mut payload)).await?;
         put(CLAIM, &key);
+        claim = Some(key);
     }
     let message = DeadLetter { stage, payload };
     let publisher = &context.publisher;
     let published = publisher
         .publish_bytes::<DeadLetter>(message.subject(), message.payload, letter.trace, Ttl::Stream, headers)
         .await?;
-    Ok(match published {
+    let sequence = match published {
         Published::Stored(sequence) => sequence,
         Published::AlreadyThere => letter.sequence,
-    })
+    };
+    Ok(Stored { sequence, claim })
+}
+
+/// Of the message and not of its bytes alone: who puts the same bytes into a queue again, and has them given up again, writes
+/// another body than the one that goes with the first letter.
+fn body_key(origin: Option<&Origin>, payload: &[u8]) -> String {
+    let digest = Digest::of(payload).hex().to_owned();
+    match origin {
+        Some(Origin { stream, sequence }) => format!("{BODIES}{stream}/{sequence}/{digest}"),
+        None => format!("{BODIES}{digest}"),
+    }
+}
+
+/// Deletes a body whose letter is gone, unless another letter names it.
+///
+/// # Errors
+/// When the broker or the store does not answer.
+pub(super) async fn delete_body(context: &Context, claim: Option<&str>) -> Result<(), Failure> {
+    // A header names what it likes: nothing but a letter's body is deleted.
+    let Some(key) = claim.filter(|key| key.starts_with(BODIES)) else {
+        return Ok(());
+    };
+    let is_named = letters(context)
+        .await?
+        .iter()
+        .any(|letter| letter.claim.as_deref() == Some(key));
+    if !is_named {
+        context.store.delete(key).await?;
+    }
+    Ok(())
 }
 
 /// Header values hold no line breaks.

@@ -5,7 +5,7 @@ use async_nats::HeaderMap;
 use tidemill_domain::{Class, Completion};
 use tidemill_streams::{CheckpointMessage, Released, declared};
 
-use super::letter::{Letter, store};
+use super::letter::{Letter, Stored, delete_body, store};
 use crate::outcome::{self, Recorded, Stage};
 use crate::{Context, Failure, Ttl};
 
@@ -40,10 +40,10 @@ pub async fn retry(context: &Context, letter: &Letter, payload: Vec<u8>) -> Resu
     }
     let on = letter.subject.clone().unwrap_or_default();
     let (publisher, trace) = (&context.publisher, letter.trace);
-    let mut sequence = letter.sequence;
+    let mut stored = lies(letter);
     match outcome::stage_of(&on) {
         Some(Stage::Generate) => {
-            sequence = free_queue(context, letter, &payload).await?;
+            stored = free_queue(context, letter, &payload).await?;
             publisher
                 .publish_bytes::<Released>(on, payload, trace, Ttl::Stream, HeaderMap::new())
                 .await?;
@@ -58,7 +58,7 @@ pub async fn retry(context: &Context, letter: &Letter, payload: Vec<u8>) -> Resu
                 .await?;
         }
     }
-    delete(context, declared::DEAD.name, sequence).await?;
+    delete_letter(context, &stored).await?;
     Ok(Retried::Published)
 }
 
@@ -99,20 +99,27 @@ async fn no_effect(context: &Context, letter: &Letter) -> Result<Option<String>,
 
 /// A message that is delivered no more, or whose end was not told to the broker, still lies in its queue, which would refuse
 /// it a second time: it is deleted there. Where the letter is an advisory the bytes are secured in a letter of their own
-/// before. Returns the sequence of the letter that has them.
-async fn free_queue(context: &Context, letter: &Letter, payload: &[u8]) -> Result<u64, Failure> {
+/// before. Returns where the letter lies that has them.
+async fn free_queue(context: &Context, letter: &Letter, payload: &[u8]) -> Result<Stored, Failure> {
+    let mut stored = lies(letter);
     let Some(origin) = &letter.origin else {
-        return Ok(letter.sequence);
+        return Ok(stored);
     };
-    let mut sequence = letter.sequence;
     if letter.is_advisory {
-        sequence = store(context, "generator", letter, payload.to_vec()).await?;
+        stored = store(context, "generator", letter, payload.to_vec()).await?;
     }
     delete(context, &origin.stream, origin.sequence).await?;
     if letter.is_advisory {
         delete(context, declared::DEAD.name, letter.sequence).await?;
     }
-    Ok(sequence)
+    Ok(stored)
+}
+
+fn lies(letter: &Letter) -> Stored {
+    Stored {
+        sequence: letter.sequence,
+        claim: letter.claim.clone(),
+    }
 }
 
 /// Gives a letter up for good: records its item's outcome, and deletes the letter.
@@ -132,12 +139,18 @@ pub async fn discard(context: &Context, letter: &Letter, payload: &[u8], reason:
     {
         delete(context, &origin.stream, origin.sequence).await?;
     }
-    delete(context, declared::DEAD.name, letter.sequence).await?;
+    delete_letter(context, &lies(letter)).await?;
     Ok(match recorded {
         Recorded::Stored => Dropped::Recorded,
         Recorded::AlreadyThere => Dropped::Removed("its item had an outcome, which stands".to_owned()),
         Recorded::NobodyWaits(reason) => Dropped::Removed(reason),
     })
+}
+
+/// Deletes a letter and then its bytes: killed in between, it leaves bytes that nobody names, and never a letter without them.
+async fn delete_letter(context: &Context, stored: &Stored) -> Result<(), Failure> {
+    delete(context, declared::DEAD.name, stored.sequence).await?;
+    delete_body(context, stored.claim.as_deref()).await
 }
 
 /// Deletes a message; one that is gone already is no failure.
