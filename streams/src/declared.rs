@@ -107,6 +107,9 @@ pub const RESULT: Stream = Stream {
 ///
 /// The broker's advisories of messages that reached `max_deliver` are kept here as well: such a message stays in its stream
 /// and is delivered no more. Those of terminated messages are not: what is terminated has its letter.
+///
+/// A letter stays until an operator retries or drops it: one that went by its age would take a held grade with it. When
+/// the stream is full, whoever has another letter keeps its message and waits.
 pub const DEAD: Stream = Stream {
     name: "DEAD",
     subjects: &["tm.dead.*", "$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.>"],
@@ -116,7 +119,7 @@ pub const DEAD: Stream = Stream {
     retention: Retention::Limits,
     max_messages_per_subject: None,
     max_bytes: mib(256),
-    max_age: Some(days(30)),
+    max_age: None,
     max_consumers: 100,
     message_ttl: false,
 };

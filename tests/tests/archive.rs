@@ -7,6 +7,7 @@
     reason = "a test may fail this way"
 )]
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -333,19 +334,24 @@ fn up(bench: &Workbench, fault: Option<Point>) -> Service {
     }
 }
 
+/// Where the archiver is killed.
+const ARCHIVING: [Point; 6] = [
+    Point::ArchiveWritten,
+    Point::ArchiveCommitted,
+    Point::ArchivePurgeBegun,
+    Point::ArchiveDonePurged,
+    Point::ArchiveGradePurged,
+    Point::ArchivePurged,
+];
+
+/// Where whoever puts an archived evaluation back is killed.
+const PUTTING_BACK: [Point; 2] = [Point::ArchiveRestored, Point::ArchiveReopened];
+
 #[test]
 fn a_kill_between_any_two_effects_of_an_archive_loses_nothing() {
     let bench = Workbench::new(10).unwrap();
     let engine = FakeEngine::builder().respond(Workbench::answer).start().unwrap();
-    let points = [
-        Point::ArchiveWritten,
-        Point::ArchiveCommitted,
-        Point::ArchivePurgeBegun,
-        Point::ArchiveDonePurged,
-        Point::ArchiveGradePurged,
-        Point::ArchivePurged,
-    ];
-    for (step, point) in (1..).zip(points) {
+    for (step, point) in (1..).zip(ARCHIVING) {
         let mut command = bench.evaluate(&engine.url(), engine.model());
         command.extend(["--run", "r", "--step", &format!("{step}")].map(str::to_owned));
         let first = run(&command);
@@ -377,7 +383,7 @@ fn a_kill_between_any_two_effects_of_an_archive_loses_nothing() {
 #[test]
 fn a_kill_while_an_archived_evaluation_is_put_back_costs_no_request() {
     let items = 40;
-    for point in [Point::ArchiveRestored, Point::ArchiveReopened] {
+    for point in PUTTING_BACK {
         let (bench, engine) = (Workbench::new(items).unwrap(), slow_engine());
         let command = impatient(&bench, &engine);
         let invalid = lose_the_engine(&command, &engine);
@@ -420,7 +426,11 @@ fn a_kill_while_an_archived_evaluation_is_put_back_costs_no_request() {
 
 #[test]
 fn every_point_after_an_end_is_killed_at_by_a_test_here() {
-    assert_eq!(Point::ALL.iter().filter(|point| point.is_after_end()).count(), 6 + 2);
+    let names = |points: &mut dyn Iterator<Item = &Point>| points.map(|point| point.name()).collect::<BTreeSet<_>>();
+    assert_eq!(
+        names(&mut Point::ALL.iter().filter(|point| point.is_after_end())),
+        names(&mut ARCHIVING.iter().chain(&PUTTING_BACK))
+    );
 }
 
 #[test]

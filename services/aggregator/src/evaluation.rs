@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidemill_domain::{
-    Class, ClusterColumn, EvaluationEvent, EvaluationState, Grade, ItemKey, Manifest, ResultState, Timeline,
+    Class, ClusterColumn, EvaluationEvent, EvaluationState, Grade, ItemKey, Manifest, ResultState, Timeline, Timestamp,
 };
 use tidemill_service::backoff::Backoff;
 use tidemill_service::fault::{self, Point};
@@ -27,6 +27,13 @@ pub(crate) struct Newest {
     pub(crate) event: EvaluationEvent,
 }
 
+impl Newest {
+    /// It comes later in the stream than the known one, and counts.
+    pub(crate) fn displaces(&self, known: &Self) -> bool {
+        self.sequence > known.sequence && self.event.displaces(&known.event)
+    }
+}
+
 /// Follows an evaluation until it has ended or its events are no longer watched.
 ///
 /// # Cancel safety
@@ -42,6 +49,7 @@ pub(crate) async fn follow(context: Context, mut newest: watch::Receiver<Newest>
     let mut evaluation = Evaluation {
         replayed: false,
         newer: 0,
+        ended: None,
         changed: vec![false; manifest.benchmarks.len()],
         fold: Fold::new(&manifest, clusters),
         draining: Draining::default(),
@@ -102,6 +110,8 @@ struct Evaluation {
     replayed: bool,
     draining: Draining,
     last_change: Instant,
+    /// The life whose end was published and has not come back yet.
+    ended: Option<Timestamp>,
     /// Grades that only a newer version reads.
     newer: u64,
 }
@@ -118,9 +128,11 @@ impl Evaluation {
                 }
                 grades.next_known().await
             };
-            if self.replayed && self.fold.is_complete() {
-                let newest = newest.borrow().clone();
-                return self.end(&newest).await;
+            if self.replayed && self.fold.is_complete() && self.may_end(&newest) {
+                if !self.end(&newest).await {
+                    return;
+                }
+                continue;
             }
             tokio::select! { biased;
                 changed = newest.changed() => {
@@ -135,10 +147,10 @@ impl Evaluation {
                         return;
                     }
                 }
-                _ = ticks.tick(), if self.replayed => {
-                    let newest = newest.borrow().clone();
-                    if self.tick(&newest).await {
-                        return self.end(&newest).await;
+                _ = ticks.tick(), if self.replayed && self.may_end(&newest) => {
+                    let known = newest.borrow().clone();
+                    if self.tick(&known).await && !self.end(&newest).await {
+                        return;
                     }
                 }
                 message = next => match message {
@@ -185,7 +197,9 @@ impl Evaluation {
     /// Publishes what changed. True when the evaluation drains and nothing more will come.
     async fn tick(&mut self, newest: &Newest) -> bool {
         for index in 0..self.changed.len() {
-            let Some(benchmark) = self.fold.benchmark_result(index).filter(|_| self.changed[index]) else {
+            // A pass over all samples: not where nothing changed.
+            let changed = self.changed[index].then(|| self.fold.benchmark_result(index));
+            let Some(benchmark) = changed.flatten() else {
                 continue;
             };
             let snapshot = Snapshot {
@@ -226,8 +240,30 @@ impl Evaluation {
         }
     }
 
-    /// Publishes the results and the end of the evaluation.
-    async fn end(&self, newest: &Newest) {
+    /// Nothing is known that is not looked at yet, and the end of this life was not published.
+    fn may_end(&self, newest: &watch::Receiver<Newest>) -> bool {
+        let is_current = newest.has_changed().is_ok_and(|changed| !changed);
+        is_current && self.ended != Some(newest.borrow().event.life())
+    }
+
+    /// Publishes the results and the end of the evaluation, unless it is told otherwise meanwhile.
+    ///
+    /// It is over when its end comes back: what was published before that, a rollback or another life, comes first.
+    /// False when this process is to stop.
+    async fn end(&mut self, newest: &watch::Receiver<Newest>) -> bool {
+        let mut told = newest.clone();
+        let known = newest.borrow().clone();
+        tokio::select! { biased;
+            _ = told.changed() => true,
+            is_said = self.publish_end(&known) => {
+                self.ended = is_said.then_some(known.event.life());
+                is_said
+            }
+        }
+    }
+
+    /// False when this process is to stop.
+    async fn publish_end(&self, newest: &Newest) -> bool {
         let (state, reason) = self.judge(&newest.event);
         let visible = now();
         let timeline = Timeline {
@@ -241,13 +277,14 @@ impl Evaluation {
             .await
         {
             if self.context.cancelled.is_cancelled() {
-                return;
+                return false;
             }
             tokio::time::sleep(backoff.next_pause()).await;
         }
         if state == ResultState::Final {
             self.observe(&newest.event, visible);
         }
+        true
     }
 
     /// An evaluation that drained with samples missing is invalid, for the reason that it drains.
@@ -272,7 +309,7 @@ impl Evaluation {
         (ResultState::Invalid, Some(reason))
     }
 
-    fn observe(&self, event: &EvaluationEvent, visible: tidemill_domain::Timestamp) {
+    fn observe(&self, event: &EvaluationEvent, visible: Timestamp) {
         let begun = event.timeline.written.or(event.timeline.seen).or(event.timeline.queued);
         if let Some(begun) = begun {
             let seconds = visible.seconds_since(begun);

@@ -128,10 +128,11 @@ impl Live {
         };
         match self.newest.get(&id) {
             Some(known) => {
-                let is_newer = known.borrow().sequence < newest.sequence;
-                if is_newer {
-                    known.send_replace(newest);
+                let is_newer = newest.displaces(&known.borrow());
+                if !is_newer {
+                    return;
                 }
+                known.send_replace(newest);
             }
             None => {
                 self.newest.insert(id.clone(), watch::Sender::new(newest));
@@ -154,7 +155,11 @@ impl Live {
                 superseded.push(newest.borrow().clone());
             }
             if state.is_ended() {
-                self.newest.remove(&id);
+                // What ended stays known, so that a stale event serves it no more; results of thousands would be much memory.
+                newest.send_if_modified(|newest| {
+                    newest.event.result = None;
+                    false
+                });
                 self.deaths.remove(&id);
             }
         }
@@ -178,6 +183,9 @@ impl Live {
         let Some(newest) = self.newest.get(&id).map(watch::Sender::subscribe) else {
             return;
         };
+        if newest.borrow().event.state.is_ended() {
+            return;
+        }
         let deaths = self.deaths.entry(id.clone()).or_default();
         *deaths += 1;
         let context = self.context.clone();

@@ -307,12 +307,92 @@ async fn a_fold_that_died_once_begins_anew() {
             evaluation::follow(context, newest).await;
         })
     });
-    live.note(&events.next().await);
-    live.start();
-    while let Some(ended) = live.tasks.join_next_with_id().await {
-        live.note_end(ended);
+    while live
+        .newest
+        .values()
+        .all(|newest| !newest.borrow().event.state.is_ended())
+    {
+        tokio::select! {
+            Some(ended) = live.tasks.join_next_with_id() => live.note_end(ended),
+            event = events.next() => {
+                live.note(&event);
+                live.start();
+            }
+        }
     }
     assert_eq!(bench.end().await.state, EvaluationState::Final);
+}
+
+/// Folds an evaluation whose one grade is there, until its end is published. Returns what it is told, and its task.
+async fn fold_to_the_end(bench: &Bench) -> (watch::Sender<Newest>, JoinHandle<()>) {
+    bench.grade(&grade(0, 0, Outcome::Correct)).await;
+    let event = bench.event.next(EvaluationState::Serving, now(), None);
+    let (told, newest) = watch::channel(Newest { sequence: 1, event });
+    let task = tokio::spawn(evaluation::follow(bench.context.clone(), newest));
+    assert_eq!(bench.end().await.state, EvaluationState::Final);
+    (told, task)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rollback_that_came_just_before_the_end_is_said_in_the_results() {
+    let bench = Bench::start(manifest(1, 1)).await;
+    let (told, task) = fold_to_the_end(&bench).await;
+    // Its own end would come next.
+    let event = bench.event.next(EvaluationState::Superseded, now(), None);
+    told.send_replace(Newest { sequence: 2, event });
+    task.await.unwrap();
+    let results = bench.results().await;
+    let states: Vec<ResultState> = finals(&results).iter().map(|result| result.state).collect();
+    assert_eq!(states, [ResultState::Final, ResultState::Superseded]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_evaluation_queued_again_just_before_its_end_is_folded_on() {
+    let bench = Bench::start(manifest(1, 1)).await;
+    let (told, task) = fold_to_the_end(&bench).await;
+    let mut event = bench.event.next(EvaluationState::Serving, now(), None);
+    event.timeline.queued = Some(Timestamp(2));
+    told.send_replace(Newest { sequence: 2, event });
+    let filter = "tm.evaluation.>".to_owned();
+    let mut events = Follow::open(&bench.context, declared::EVALUATION, filter, false, Start::Beginning).await;
+    let second_life = async {
+        loop {
+            let event: EvaluationEvent = serde_json::from_slice(&events.next().await.payload).unwrap();
+            if event.life() == Timestamp(2) {
+                return event;
+            }
+        }
+    };
+    let end = tokio::time::timeout(PATIENCE, second_life).await.expect("it ends");
+    assert_eq!(end.state, EvaluationState::Final);
+    told.send_replace(Newest {
+        sequence: 4,
+        event: end,
+    });
+    task.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stale_event_serves_nothing_that_ended() {
+    use EvaluationState::{Final, Serving, Superseded};
+    let bench = Bench::start(manifest(1, 1)).await;
+    let filter = "tm.evaluation.>".to_owned();
+    let mut events = Follow::open(&bench.context, declared::EVALUATION, filter, false, Start::Beginning).await;
+    let mut live = Live::new(bench.context.clone(), |_, _| Box::pin(async { panic!("folded") }));
+    let evaluation = &bench.event.evaluation;
+    for (said, newest) in [
+        (Final, Final),
+        (Serving, Final),
+        (Superseded, Superseded),
+        (Final, Superseded),
+    ] {
+        bench.enter(said, None).await;
+        live.note(&events.next().await);
+        live.start();
+        assert!(live.tasks.is_empty());
+        let known = tidemill_service::outcome::newest_event(&bench.context, evaluation).await;
+        assert_eq!(known.unwrap().unwrap().state, newest);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,7 +6,7 @@ use tidemill_domain::{EvaluationEvent, EvaluationId};
 use tidemill_service::{Context, Follow, Followed, Start, outcome};
 use tidemill_streams::{declared, evaluation_event};
 
-/// The newest event of each evaluation, by stream sequence.
+/// The newest event of each evaluation: its events folded in the order of the stream.
 #[derive(Debug, Default)]
 pub(crate) struct Board {
     newest: HashMap<EvaluationId, (u64, EvaluationEvent)>,
@@ -27,7 +27,7 @@ impl Board {
         if self
             .newest
             .get(&id)
-            .is_some_and(|(sequence, _)| *sequence >= message.sequence)
+            .is_some_and(|(sequence, known)| *sequence >= message.sequence || !event.displaces(known))
         {
             return None;
         }

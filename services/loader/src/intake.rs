@@ -325,7 +325,7 @@ fn team(context: &Context, event: &Written) -> Result<TeamId, IntakeError> {
 
 /// Publishes the evaluation as queued, unless it is known. One that is known is queued again
 /// where samples are missing and nobody works on them, or where it is to be served otherwise than before.
-async fn enter(context: &Context, event: EvaluationEvent) -> Result<Queued, IntakeError> {
+async fn enter(context: &Context, mut event: EvaluationEvent) -> Result<Queued, IntakeError> {
     let lookup = |reason: String| IntakeError::Lookup {
         evaluation: event.evaluation.clone(),
         reason,
@@ -352,6 +352,8 @@ async fn enter(context: &Context, event: EvaluationEvent) -> Result<Queued, Inta
             evaluation: event.evaluation.clone(),
             source: Box::new(source),
         })?;
+        // A clock that was set back makes no earlier life.
+        event.timeline.queued = event.timeline.queued.max(Some(Timestamp(known.life().0 + 1)));
     }
     context.publisher.publish(&StateChange(event.clone()), None).await?;
     fault::point(Point::LoaderEvaluationQueued);

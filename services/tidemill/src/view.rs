@@ -32,7 +32,7 @@ impl View {
         let event = evaluation_event(&message.subject, &message.payload)?;
         let id = event.evaluation.clone();
         match self.known.get_mut(&id) {
-            Some(known) if known.sequence >= message.sequence => return None,
+            Some(known) if known.sequence >= message.sequence || !event.displaces(&known.event) => return None,
             Some(known) => {
                 known.event = event;
                 known.sequence = message.sequence;

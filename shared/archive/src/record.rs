@@ -92,7 +92,7 @@ impl Record {
         Self {
             schema: 1,
             evaluation: event.evaluation.clone(),
-            queued: life(event),
+            queued: event.life(),
             state,
             at,
             failure: None,
@@ -114,7 +114,13 @@ impl Record {
     /// It is about this life of the evaluation.
     #[must_use]
     pub fn is_of(&self, event: &EvaluationEvent) -> bool {
-        self.queued == life(event)
+        self.queued == event.life()
+    }
+
+    /// It is about a later life of the evaluation: this event decides nothing any more.
+    #[must_use]
+    pub fn is_after(&self, event: &EvaluationEvent) -> bool {
+        self.queued > event.life()
     }
 
     /// The archive that is to be read instead of the streams, for an evaluation whose newest event this is.
@@ -124,10 +130,6 @@ impl Record {
         let stored = self.stored.as_ref()?;
         (is_whole && event.state.is_ended() && self.is_of(event)).then_some(stored)
     }
-}
-
-fn life(event: &EvaluationEvent) -> Timestamp {
-    event.timeline.queued.unwrap_or(Timestamp(0))
 }
 
 /// A record as it was read, with the revision that a change of it names.
@@ -199,7 +201,8 @@ impl Records {
             // The answer to an earlier try may be what was lost.
             Err((is_outrun, reason)) => match self.get(&evaluation).await {
                 Ok(Some(known)) if known.record == record => Ok(known),
-                _ if is_outrun => Err(Error::Outrun { evaluation }),
+                // Whoever cannot look does not know that another one wrote.
+                Ok(_) if is_outrun => Err(Error::Outrun { evaluation }),
                 _ => Err(Error::broker(
                     "write the record of evaluation",
                     evaluation.as_str(),

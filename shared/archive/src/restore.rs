@@ -8,7 +8,7 @@ use tidemill_service::fault::{self, Point};
 use tidemill_service::{Context, Follow, Start, Ttl, now};
 use tidemill_streams::{declared, subject};
 
-use crate::{Error, Known, Records, Sample, Samples, State, Stored, purge};
+use crate::{Error, Known, Record, Records, Sample, Samples, State, Stored, purge};
 
 /// Samples put back at once, each waiting for the broker.
 const IN_FLIGHT: usize = 64;
@@ -32,26 +32,29 @@ pub async fn completions(context: &Context, event: &EvaluationEvent) -> Result<u
 
 /// Makes the streams hold everything of an evaluation again, so that nothing finished is asked for again.
 ///
-/// It is finished before the evaluation is queued anew. A crash in between leaves the archive as it was.
+/// It is finished before the evaluation is queued anew. A crash in between leaves the archive as it was. It always leaves
+/// a record that says so, also of an evaluation without one: whoever is archiving the life before commits nothing then.
 ///
 /// # Errors
-/// [`Error`].
+/// [`Error`]; [`Error::Outrun`] when a later life of the evaluation has been archived already.
 pub async fn restore(context: &Context, event: &EvaluationEvent) -> Result<(), Error> {
     let records = Records::open(context).await?;
     loop {
-        let Some(known) = records.get(&event.evaluation).await? else {
-            return Ok(());
-        };
-        let Some(stored) = known.record.counts(event).cloned() else {
-            return Ok(());
-        };
-        if known.record.state != State::Archived {
+        let known = records.get(&event.evaluation).await?;
+        let record = known.as_ref().map(|known| &known.record);
+        if record.is_some_and(|record| record.is_after(event)) {
+            let evaluation = event.evaluation.clone();
+            return Err(Error::Outrun { evaluation });
+        }
+        let is_in_streams = record.is_none_or(|record| record.state == State::Archived);
+        let stored = record.and_then(|record| record.counts(event));
+        if let Some(stored) = stored.filter(|_| !is_in_streams) {
             // A purge may be under way, here or in a process that stood still: after this one it finds nothing.
-            purge(context, &event.evaluation, &stored).await?;
-            publish_again(context, event, &stored).await?;
+            purge(context, &event.evaluation, stored).await?;
+            publish_again(context, event, stored).await?;
             fault::point(Point::ArchiveRestored);
         }
-        match reopen(&records, &known).await {
+        match reopen(&records, event, known.as_ref()).await {
             Err(Error::Outrun { .. }) => {}
             reopened => {
                 fault::point(Point::ArchiveReopened);
@@ -61,9 +64,14 @@ pub async fn restore(context: &Context, event: &EvaluationEvent) -> Result<(), E
     }
 }
 
-async fn reopen(records: &Records, known: &Known) -> Result<(), Error> {
-    let record = known.record.enter(State::Reopened, now());
-    records.put(record, Some(known)).await.map(drop)
+/// Also where it says so already: each write outruns whoever read the record before.
+async fn reopen(records: &Records, event: &EvaluationEvent, known: Option<&Known>) -> Result<(), Error> {
+    let of_this_life = known.filter(|known| known.record.is_of(event));
+    let record = match of_this_life {
+        Some(known) => known.record.enter(State::Reopened, now()),
+        None => Record::new(event, State::Reopened, now(), None),
+    };
+    records.put(record, known).await.map(drop)
 }
 
 async fn publish_again(context: &Context, event: &EvaluationEvent, stored: &Stored) -> Result<(), Error> {

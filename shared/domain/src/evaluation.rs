@@ -1,5 +1,7 @@
 //! The life of an evaluation as its events tell it.
 
+use std::cmp::Ordering;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -107,7 +109,8 @@ impl EvaluationState {
 
 /// An event of the EVALUATION stream: a state change, with everything a service needs to take part.
 ///
-/// The state of an evaluation is that of its newest event by stream sequence.
+/// The state of an evaluation is what is left when its events are folded in the order of the stream, each one by
+/// [`EvaluationEvent::displaces`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EvaluationEvent {
     /// Version of this shape; 1.
@@ -153,6 +156,29 @@ pub struct EvaluationEvent {
 }
 
 impl EvaluationEvent {
+    /// The life of the evaluation that the event belongs to: when that was queued. One announced again has a later life.
+    #[must_use]
+    pub fn life(&self) -> Timestamp {
+        self.timeline.queued.unwrap_or(Timestamp(0))
+    }
+
+    /// The event, which comes later in the stream, takes the place of the one that is known of the same evaluation.
+    ///
+    /// Whoever stood still may publish what was true before: an older life never displaces a newer one. Within a life
+    /// nothing displaces superseded, and only superseded displaces final or invalid.
+    #[must_use]
+    pub fn displaces(&self, known: &Self) -> bool {
+        match self.life().cmp(&known.life()) {
+            Ordering::Less => false,
+            Ordering::Greater => true,
+            Ordering::Equal => match known.state {
+                EvaluationState::Superseded => false,
+                EvaluationState::Final | EvaluationState::Invalid => self.state == EvaluationState::Superseded,
+                _ => true,
+            },
+        }
+    }
+
     /// The next event of the same evaluation.
     #[must_use]
     pub fn next(&self, state: EvaluationState, at: Timestamp, reason: Option<String>) -> Self {
@@ -202,5 +228,96 @@ impl Timeline {
             _ => return,
         };
         slot.get_or_insert(at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const STATES: [EvaluationState; 9] = [
+        EvaluationState::Queued,
+        EvaluationState::Admitted,
+        EvaluationState::Starting,
+        EvaluationState::Serving,
+        EvaluationState::Paused,
+        EvaluationState::Draining,
+        EvaluationState::Final,
+        EvaluationState::Invalid,
+        EvaluationState::Superseded,
+    ];
+
+    fn event((life, state): (i64, EvaluationState)) -> EvaluationEvent {
+        let digest = Digest::of(b"x");
+        let mut event: EvaluationEvent = serde_json::from_value(serde_json::json!({
+            "schema": 1, "evaluation": "0".repeat(16), "state": state, "at": "2024-01-01T00:00:00Z", "run": "r",
+            "step": 1, "team": "t", "checkpoint": digest, "manifest": digest, "group": "0".repeat(16),
+            "suite": {"name": "s", "version": "1", "tier": "canary"}, "samples": 1,
+            "source": {"checkpoint": {"uri": "/c"}}, "timeline": {},
+        }))
+        .unwrap();
+        event.timeline.queued = (life > 0).then_some(Timestamp(life));
+        event
+    }
+
+    fn events() -> impl Strategy<Value = Vec<EvaluationEvent>> {
+        let one = (0..4_i64, proptest::sample::select(STATES.as_slice())).prop_map(event);
+        proptest::collection::vec(one, 1..12)
+    }
+
+    fn fold(events: &[EvaluationEvent]) -> EvaluationEvent {
+        let mut newest = events[0].clone();
+        for event in &events[1..] {
+            if event.displaces(&newest) {
+                newest = event.clone();
+            }
+        }
+        newest
+    }
+
+    #[test]
+    fn a_stale_word_changes_no_evaluation() {
+        use EvaluationState::{Draining, Final, Invalid, Queued, Serving, Superseded};
+        for (told, newest) in [
+            (vec![(1, Serving), (1, Superseded), (1, Final)], (1, Superseded)),
+            (vec![(1, Draining), (2, Queued), (1, Invalid)], (2, Queued)),
+            (vec![(1, Final), (1, Serving)], (1, Final)),
+            (vec![(1, Final), (1, Invalid)], (1, Final)),
+            (vec![(1, Invalid), (1, Superseded)], (1, Superseded)),
+            (vec![(1, Superseded), (2, Queued), (1, Superseded)], (2, Queued)),
+            (vec![(0, Serving), (0, Draining), (0, Serving)], (0, Serving)),
+        ] {
+            let told: Vec<EvaluationEvent> = told.into_iter().map(event).collect();
+            assert_eq!(fold(&told), event(newest));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_newest_life_counts_and_its_end_stands(events in events()) {
+            let newest = fold(&events);
+            prop_assert_eq!(Some(newest.life()), events.iter().map(EvaluationEvent::life).max());
+            let of_this_life = |event: &&EvaluationEvent| event.life() == newest.life();
+            let end = events.iter().filter(of_this_life).find(|event| event.state.is_ended());
+            let is_superseded = events.iter().filter(of_this_life).any(|event| event.state == EvaluationState::Superseded);
+            let expected = match end {
+                _ if is_superseded => EvaluationState::Superseded,
+                Some(end) => end.state,
+                None => events.iter().rfind(of_this_life).map(|event| event.state).unwrap(),
+            };
+            prop_assert_eq!(newest.state, expected);
+        }
+
+        #[test]
+        fn telling_everything_again_changes_nothing(events in events()) {
+            let ended = fold(&events);
+            let again: Vec<EvaluationEvent> = std::iter::once(ended.clone()).chain(events).collect();
+            if ended.state.is_ended() {
+                prop_assert_eq!(fold(&again), ended);
+            } else {
+                prop_assert_eq!(fold(&again).life(), ended.life());
+            }
+        }
     }
 }

@@ -2,7 +2,6 @@
 //!
 //! Without it nothing would end: the dispatcher would release the item again, and its evaluation would wait for ever.
 
-use async_nats::jetstream::stream::LastRawMessageErrorKind;
 use tidemill_domain::{Class, Completion, Ending, EvaluationEvent, EvaluationId, Grade, ItemKey, Outcome, Release};
 use tidemill_streams::{Stream, declared, subject};
 
@@ -105,27 +104,23 @@ async fn holds(context: &Context, stream: Stream, on: String) -> Result<bool, Fa
     Ok(last.is_some())
 }
 
-/// The newest event of an evaluation that can be read; `None` when none is known.
+/// The newest event of an evaluation, by [`EvaluationEvent::displaces`] over all that can be read; `None` when none is known.
 ///
 /// # Errors
 /// When the broker does not answer.
 pub async fn newest_event(context: &Context, evaluation: &EvaluationId) -> Result<Option<EvaluationEvent>, Failure> {
-    let stream = context.jetstream().get_stream_no_info(declared::EVALUATION.name).await;
-    let stream = stream.map_err(|error| Failure::of(Class::Transient, &error))?;
     let filter = subject::evaluation_events(evaluation);
-    let last = match stream.get_last_raw_message_by_subject(&filter).await {
-        Ok(message) => message,
-        Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => return Ok(None),
-        Err(error) => return Err(Failure::of(Class::Transient, &error)),
-    };
-    if let Some(event) = tidemill_streams::evaluation_event(&last.subject, &last.payload) {
-        return Ok(Some(event));
+    let last = leader::last(context.jetstream(), declared::EVALUATION.name, &filter).await;
+    if last.map_err(|error| Failure::of(Class::Transient, &error))?.is_none() {
+        return Ok(None);
     }
-    // What came last is no event of ours: the newest that is one counts.
     let mut follow = crate::Follow::open(context, declared::EVALUATION, filter, false, crate::Start::Beginning).await;
-    let mut newest = None;
+    let mut newest: Option<EvaluationEvent> = None;
     while let Some(message) = follow.next_known().await {
-        newest = tidemill_streams::evaluation_event(&message.subject, &message.payload).or(newest);
+        let event = tidemill_streams::evaluation_event(&message.subject, &message.payload);
+        if let Some(event) = event.filter(|event| newest.as_ref().is_none_or(|known| event.displaces(known))) {
+            newest = Some(event);
+        }
     }
     Ok(newest)
 }

@@ -29,6 +29,8 @@ pub(crate) enum Task {
 pub(crate) struct Plan {
     after: i64,
     keep: i64,
+    /// The broker has little room left: what is archived is not kept there any longer.
+    is_tight: bool,
     entries: HashMap<EvaluationId, Entry>,
     /// Records that were read before their evaluation's events.
     records: HashMap<EvaluationId, Record>,
@@ -47,6 +49,7 @@ impl Plan {
         Self {
             after: micros(config.after),
             keep: micros(config.keep),
+            is_tight: false,
             entries: HashMap::new(),
             records: HashMap::new(),
         }
@@ -56,7 +59,7 @@ impl Plan {
     pub(crate) fn note(&mut self, newest: Newest) {
         let id = newest.event.evaluation.clone();
         if let Some(entry) = self.entries.get_mut(&id) {
-            if entry.newest.sequence < newest.sequence {
+            if newest.displaces(&entry.newest) {
                 entry.newest = newest;
             }
             return;
@@ -87,6 +90,11 @@ impl Plan {
             }
             None => drop(self.records.insert(record.evaluation.clone(), record)),
         }
+    }
+
+    /// Takes in whether the broker has little room left: then what is archived is purged at once, the oldest first.
+    pub(crate) const fn tight(&mut self, is_tight: bool) {
+        self.is_tight = is_tight;
     }
 
     /// A task of an evaluation failed; it is tried again after a pause. True at the first failure in a row.
@@ -127,6 +135,7 @@ impl Plan {
             None | Some((State::Waiting, _)) => (later(event.at, self.after), Task::Archive(Box::new(event.clone()))),
             // Whoever announced it is about to queue it again, or died.
             Some((State::Reopened, at)) => (later(at, self.after), Task::Archive(Box::new(event.clone()))),
+            Some((State::Archived, at)) if self.is_tight => (at, Task::Purge(Box::new(event.clone()))),
             Some((State::Archived, at)) => (later(at, self.keep), Task::Purge(Box::new(event.clone()))),
             Some((State::Purging, at)) => (at, Task::Purge(Box::new(event.clone()))),
             Some((State::Purged | State::Empty, _)) => return None,
@@ -219,6 +228,36 @@ mod tests {
         let mut plan = plan();
         plan.note(newest(5, EvaluationState::Invalid, 100, 1));
         plan.note(newest(6, EvaluationState::Queued, 101, 2));
+        assert_eq!(plan.next(at(9_999)), Err(None));
+    }
+
+    #[test]
+    fn a_stale_event_of_a_life_that_ended_changes_nothing() {
+        let mut plan = plan();
+        let ended = newest(5, EvaluationState::Final, 100, 2);
+        plan.note(ended.clone());
+        plan.note(newest(6, EvaluationState::Serving, 101, 2));
+        plan.note(newest(7, EvaluationState::Queued, 102, 1));
+        assert_eq!(plan.next(at(130)), Ok(Task::Archive(Box::new(ended.event))));
+    }
+
+    #[test]
+    fn where_room_is_short_the_oldest_archive_is_purged_at_once() {
+        let mut plan = plan();
+        let mut ended = Vec::new();
+        for (index, archived) in [140, 120, 160].into_iter().enumerate() {
+            let mut newest = newest(2, EvaluationState::Final, 100, 1);
+            newest.event.evaluation = EvaluationId::from_digest(&tidemill_domain::Digest::of(&[index as u8]));
+            plan.note(newest.clone());
+            plan.record(Record::new(&newest.event, State::Archived, at(archived), None));
+            ended.push(newest.event);
+        }
+        assert_eq!(plan.next(at(200)), Err(Some(at(120 + 3_600))));
+        plan.tight(true);
+        for (index, purged) in [(1, 201), (0, 202), (2, 203)] {
+            assert_eq!(plan.next(at(200)), Ok(Task::Purge(Box::new(ended[index].clone()))));
+            plan.record(Record::new(&ended[index], State::Purged, at(purged), None));
+        }
         assert_eq!(plan.next(at(9_999)), Err(None));
     }
 

@@ -5,8 +5,9 @@ use std::time::Duration;
 use tidemill_archive::{Error, Limits, Records};
 use tidemill_domain::{EvaluationEvent, Timestamp};
 use tidemill_service::{Context, Follow, Followed, Held, Start, acquire, now};
-use tidemill_streams::declared;
+use tidemill_streams::{declared, evaluation_event};
 use tidemill_telemetry::Metric;
+use tokio::time::Instant;
 
 use super::plan::{Plan, Task};
 use super::steps;
@@ -52,7 +53,9 @@ async fn archive(context: &Context, held: &Held) {
 
 /// Performs the next task; `None` when this process is to stop. Events are taken in meanwhile and disturb nothing.
 async fn work(context: &Context, held: &Held, plan: &mut Plan, events: &mut Follow) -> Option<Done> {
+    let mut room = Room::default();
     loop {
+        plan.tight(room.is_tight(context).await);
         tidemill_telemetry::set(Metric::ArchiveBacklog, plan.backlog() as f64, []);
         let at = match plan.next(now()) {
             Ok(task) => return finish(context, held, plan, events, task).await,
@@ -65,6 +68,39 @@ async fn work(context: &Context, held: &Held, plan: &mut Plan, events: &mut Foll
             () = tokio::time::sleep(pause(at)) => {}
         }
     }
+}
+
+/// The room that is left in the streams that archiving makes room in, looked at now and then.
+#[derive(Default)]
+pub(super) struct Room {
+    looked: Option<Instant>,
+    is_tight: bool,
+}
+
+impl Room {
+    /// One of the streams is nearly full, as far as that can be told.
+    pub(super) async fn is_tight(&mut self, context: &Context) -> bool {
+        if self.looked.is_some_and(|looked| looked.elapsed() < LOOK_EVERY) {
+            return self.is_tight;
+        }
+        self.is_tight = false;
+        for stream in [declared::DONE, declared::GRADE] {
+            match context.jetstream().get_stream(stream.name).await {
+                Ok(found) => {
+                    let info = found.cached_info();
+                    self.is_tight |= is_tight(info.state.bytes, info.config.max_bytes);
+                }
+                Err(error) => tracing::debug!(stream = stream.name, %error, "its room is not known"),
+            }
+        }
+        self.looked = Some(Instant::now());
+        self.is_tight
+    }
+}
+
+/// More than three quarters of the limit are taken; a stream without one is never tight.
+fn is_tight(bytes: u64, limit: i64) -> bool {
+    u64::try_from(limit).is_ok_and(|limit| limit > 0 && bytes > limit / 4 * 3)
 }
 
 /// Performs a task. It is not begun anew by what happens meanwhile.
@@ -102,7 +138,7 @@ async fn begin(context: &Context, held: &Held) -> Option<Plan> {
 
 fn note(plan: &mut Plan, message: &Followed) {
     // One that does not parse is reported by the folds.
-    if let Ok(event) = serde_json::from_slice::<EvaluationEvent>(&message.payload) {
+    if let Some(event) = evaluation_event(&message.subject, &message.payload) {
         plan.note(Newest {
             sequence: message.sequence,
             event,

@@ -6,7 +6,7 @@ use tidemill_archive::{
 };
 use tidemill_domain::{Digest, EvaluationEvent, EvaluationId};
 use tidemill_service::fault::{self, Point};
-use tidemill_service::{Context, now};
+use tidemill_service::{Context, now, outcome};
 use tidemill_telemetry::Metric;
 
 use super::provenance::{self, Seen};
@@ -21,6 +21,11 @@ pub(super) async fn archive(context: &Context, event: &EvaluationEvent, limits: 
     if let Some(known) = before.as_ref().filter(|known| is_settled(&known.record, event)) {
         return Ok(known.clone());
     }
+    // After the record is read: who announces the evaluation again writes that first.
+    if !may_archive(context, event, before.as_ref()).await? {
+        let evaluation = event.evaluation.clone();
+        return Err(Error::Outrun { evaluation });
+    }
     let place = format!("{}/{}", folder(&event.evaluation), attempt(context));
     let written = match Box::pin(write(context, event, &place, limits)).await {
         Ok(written) => written,
@@ -32,22 +37,49 @@ pub(super) async fn archive(context: &Context, event: &EvaluationEvent, limits: 
     let Some(stored) = written else {
         return commit(&records, event, before.as_ref(), None).await;
     };
-    let committed = match verify(&context.store, &stored).await {
-        Ok(_) => {
-            fault::point(Point::ArchiveWritten);
-            commit(&records, event, before.as_ref(), Some(stored.clone())).await
-        }
-        Err(error) => Err(error),
-    };
-    if committed.is_err() {
+    if let Err(error) = verify(&context.store, &stored).await {
         forget(context, &place).await;
-    } else {
-        fault::point(Point::ArchiveCommitted);
-        tidemill_telemetry::add(Metric::ArchivedRows, stored.rows, []);
-        tidemill_telemetry::add(Metric::ArchivedBytes, stored.bytes, []);
-        sweep(context, &event.evaluation, &place).await;
+        return Err(error);
+    }
+    fault::point(Point::ArchiveWritten);
+    let committed = commit(&records, event, before.as_ref(), Some(stored.clone())).await;
+    match &committed {
+        Ok(_) => {
+            fault::point(Point::ArchiveCommitted);
+            tidemill_telemetry::add(Metric::ArchivedRows, stored.rows, []);
+            tidemill_telemetry::add(Metric::ArchivedBytes, stored.bytes, []);
+            sweep(context, &event.evaluation, &place).await;
+        }
+        Err(error) if is_void(error) => forget(context, &place).await,
+        Err(_) => {}
     }
     committed
+}
+
+/// The record that was to be written is not there. After a lost answer it may be, and its folder is what counts: the next
+/// archive sweeps that away if not.
+pub(super) const fn is_void(committed: &Error) -> bool {
+    matches!(committed, Error::Outrun { .. })
+}
+
+/// This life is the last one that is known, it ended, and nobody is about to announce it again.
+async fn may_archive(context: &Context, event: &EvaluationEvent, before: Option<&Known>) -> Result<bool, Error> {
+    let is_outlived = before.is_some_and(|known| known.record.is_after(event));
+    let is_announced = before.is_some_and(|known| {
+        let age = now().seconds_since(known.record.at);
+        let is_young = (0.0..context.config.archive.after.as_secs_f64()).contains(&age);
+        known.record.state == State::Reopened && known.record.is_of(event) && is_young
+    });
+    if is_outlived || is_announced {
+        return Ok(false);
+    }
+    let newest = outcome::newest_event(context, &event.evaluation).await;
+    let newest = newest.map_err(|failure| Error::Broker {
+        action: "read the events of evaluation",
+        what: event.evaluation.to_string(),
+        reason: failure.reason,
+    })?;
+    Ok(newest.is_none_or(|newest| newest.state.is_ended() && newest.life() == event.life()))
 }
 
 /// Archives an evaluation that ended without waiting for its time; with `purge` its items also leave the broker.
@@ -204,6 +236,9 @@ async fn commit_waiting(
 pub(super) async fn note_failure(context: &Context, event: &EvaluationEvent, reason: &str) -> Result<(), Error> {
     let records = Records::open(context).await?;
     let before = records.get(&event.evaluation).await?;
+    if before.as_ref().is_some_and(|known| known.record.is_after(event)) {
+        return Ok(());
+    }
     let of_this_life = before.as_ref().filter(|known| known.record.is_of(event));
     let mut record = match of_this_life {
         Some(known) => known.record.clone(),

@@ -14,7 +14,7 @@ use tidemill_domain::{
 };
 use tidemill_service::{Context, Follow, Start, Ttl, connect, now, prepare};
 use tidemill_storage::{Address, Store};
-use tidemill_streams::{Message as _, declared, subject};
+use tidemill_streams::{Message as _, StateChange, declared, subject};
 use tidemill_testkit::Broker;
 
 use super::steps;
@@ -564,4 +564,92 @@ async fn a_grade_that_comes_after_an_archive_without_grades_stays() {
     context.publisher.publish(&grade_of(0), None).await.unwrap();
     steps::purge_archived(context, event).await.unwrap();
     assert_eq!(bench.in_streams().await, (0, 1));
+}
+
+fn is_outrun<T>(result: &Result<T, Error>) -> bool {
+    matches!(result, Err(Error::Outrun { .. }))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_evaluation_announced_again_while_its_first_archive_is_written_keeps_its_messages() {
+    let bench = Bench::start(10).await;
+    let (context, event) = (&bench.context, &bench.event);
+    let records = Records::open(context).await.unwrap();
+    let before = records.get(&event.evaluation).await.unwrap();
+    assert_eq!(before, None);
+    let place = format!("{}/late", tidemill_archive::folder(&event.evaluation));
+    let written = Box::pin(steps::write(context, event, &place, SMALL)).await.unwrap();
+
+    restore(context, event).await.unwrap();
+    assert!(is_outrun(
+        &steps::commit(&records, event, before.as_ref(), written).await
+    ));
+    // Whoever begins after the mark and before the evaluation is queued, and whoever begins later with an old event.
+    assert!(is_outrun(&steps::archive(context, event, SMALL).await));
+    let mut next = event.next(EvaluationState::Queued, now(), None);
+    next.timeline.queued = Some(Timestamp(8));
+    context.publisher.publish(&StateChange(next), None).await.unwrap();
+    let mut config = Config::clone(&context.config);
+    config.archive.after = std::time::Duration::ZERO;
+    let mut hasty = context.clone();
+    hasty.config = Arc::new(config);
+    assert!(is_outrun(&steps::archive(&hasty, event, SMALL).await));
+    let known = steps::purge_archived(context, event).await.unwrap();
+    assert_eq!(
+        (known.record.state, bench.in_streams().await),
+        (State::Reopened, (9, 9))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_announcement_outruns_whoever_read_the_record_before_it() {
+    let bench = Bench::start(3).await;
+    let (context, event) = (&bench.context, &bench.event);
+    let records = Records::open(context).await.unwrap();
+    steps::note_failure(context, event, "no room").await.unwrap();
+    for state in [State::Waiting, State::Reopened] {
+        let before = records.get(&event.evaluation).await.unwrap().unwrap();
+        assert_eq!(before.record.state, state);
+        restore(context, event).await.unwrap();
+        assert!(is_outrun(&steps::commit(&records, event, Some(&before), None).await));
+    }
+    // A record of the life before this one is none of this one's.
+    let mut next = event.clone();
+    next.timeline.queued = Some(Timestamp(8));
+    restore(context, &next).await.unwrap();
+    let record = bench.record().await.unwrap();
+    assert_eq!((record.state, record.queued), (State::Reopened, Timestamp(8)));
+    // And who knows only the life before changes nothing any more.
+    assert!(is_outrun(&steps::archive(context, event, SMALL).await));
+    assert!(is_outrun(&restore(context, event).await));
+    steps::note_failure(context, event, "late").await.unwrap();
+    assert_eq!(bench.record().await.unwrap(), record);
+}
+
+#[test]
+fn an_archive_whose_record_may_have_been_written_keeps_its_files() {
+    let evaluation = tidemill_domain::EvaluationId::from_digest(&Digest::of(b"e"));
+    assert!(steps::is_void(&Error::Outrun { evaluation }));
+    assert!(!steps::is_void(&Error::Broker {
+        action: "write the record of evaluation",
+        what: "e".to_owned(),
+        reason: "timed out".to_owned()
+    }));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_above_three_quarters_of_its_limit_is_tight() {
+    let bench = Bench::start(20).await;
+    let context = &bench.context;
+    assert!(!super::service::Room::default().is_tight(context).await);
+    for stream in [declared::DONE, declared::GRADE] {
+        let found = context.jetstream().get_stream(stream.name).await.unwrap();
+        let bytes = i64::try_from(found.cached_info().state.bytes).unwrap();
+        for (limit, is_tight) in [(bytes * 5 / 4, true), (bytes * 2, false)] {
+            let mut config = stream.config(1);
+            config.max_bytes = limit;
+            context.jetstream().update_stream(config).await.unwrap();
+            assert_eq!(super::service::Room::default().is_tight(context).await, is_tight);
+        }
+    }
 }

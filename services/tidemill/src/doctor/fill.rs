@@ -50,8 +50,12 @@ pub(super) async fn streams(broker: &Broker) -> Vec<Finding> {
         } else if share < NEARLY_FULL {
             Ok(detail)
         } else {
+            let next_step = match stream.name {
+                name if name == declared::DEAD.name => "look at `tidemill dead list`, then `dead retry` or `dead drop`",
+                _ => "raise its limit or archive old evaluations",
+            };
             Err(anyhow!(
-                "{detail}: producers wait when it is full; nothing is dropped; raise its limit or archive old evaluations"
+                "{detail}: producers wait when it is full; nothing is dropped; {next_step}"
             ))
         };
         let figures = json!({ "messages": messages, "bytes": bytes, "limit_bytes": limit });
