@@ -172,6 +172,50 @@ async fn a_group_whose_lease_was_lost_is_served_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_record_that_was_overwritten_or_taken_away_is_written_again() {
+    let (bench, engine) = (Bench::start().await, FakeEngine::start().unwrap());
+    bench.load();
+    let event = bench.announce(&engine, None).await;
+    let ours = bench.record(&event.group, |_| true).await;
+    // As by a loader that stood still, came back, and did not know yet that its lease was lost.
+    let mut stale = ours.clone();
+    stale.replicas[0].url = "http://127.0.0.1:1".to_owned();
+    let groups = bench.context.jetstream().get_key_value(buckets::GROUPS.name).await;
+    let bytes = serde_json::to_vec(&stale).unwrap();
+    groups.unwrap().put(event.group.as_str(), bytes.into()).await.unwrap();
+    bench.record(&event.group, |record| *record == ours).await;
+    bench.delete(buckets::GROUPS.name, event.group.as_str()).await;
+    bench.record(&event.group, |record| *record == ours).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_that_cannot_be_opened_yet_keeps_its_evaluations() {
+    let (bench, engine) = (Bench::start().await, FakeEngine::start().unwrap());
+    let event = bench.announce(&engine, None).await;
+    let jetstream = bench.context.jetstream();
+    jetstream.delete_key_value(buckets::GROUPS.name).await.unwrap();
+    bench.load();
+    // The consumer is made right before the record, which has no place: made twice means that opening failed and was tried again.
+    let name = durable::generator(&event.group, 1).name;
+    for _ in 0..2 {
+        let begun = Instant::now();
+        while jetstream
+            .delete_consumer_from_stream(&name, declared::READY.name)
+            .await
+            .is_err()
+        {
+            assert!(begun.elapsed() < PATIENCE, "no consumer");
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+    let (broker, store) = (&bench.context.broker, &bench.context.store);
+    prepare(broker, &bench.context.config, store, true).await.unwrap();
+    bench.record(&event.group, |_| true).await;
+    let serving = bench.wait_for_state(&event, EvaluationState::Serving).await;
+    assert_eq!(serving.reason, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_group_follows_its_server_to_another_port_and_takes_another_limit() {
     let bench = Bench::start().await;
     let (first, second) = (FakeEngine::start().unwrap(), FakeEngine::start().unwrap());
