@@ -348,7 +348,8 @@ impl Runner {
 
     /// Tells the dispatcher what lies in the DEAD stream without an outcome, when that changed.
     async fn look_for_held(&mut self, now: Instant) {
-        match self.held.look(&self.context).await {
+        let dispatcher = &self.dispatcher;
+        match self.held.look_among(&self.context, |key| dispatcher.lacks(key)).await {
             Ok(true) => self.dispatcher.hold(self.held.items(), now),
             Ok(false) => {}
             Err(failure) => tracing::debug!(reason = failure.reason, "dead letters not read"),

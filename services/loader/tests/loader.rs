@@ -11,10 +11,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::HeaderMap;
+use futures::TryStreamExt as _;
 use tidemill_config::Config;
 use tidemill_domain::{
-    CheckpointEvent, Completion, Ending, EvaluationEvent, EvaluationState, GroupId, ItemKey, RolledBack, RunId,
-    ServerGroup, Step, Written,
+    CheckpointEvent, Class, Completion, Ending, EvaluationEvent, EvaluationState, Grade, GroupId, ItemKey, Outcome,
+    OutcomeCounts, RolledBack, RunId, ServerGroup, Step, Written,
 };
 use tidemill_loader::{Scope, claims, intake, run};
 use tidemill_service::{Context, Ttl, connect, now, prepare};
@@ -532,6 +533,118 @@ async fn bodies_that_no_completion_names_are_collected_and_no_other() {
     let round = claims::collect(&bench.context, Duration::ZERO).await.unwrap();
     assert_eq!((round.looked, round.collected), (2, 1));
     assert_eq!(store.check_out::<Completion>(&message).await.unwrap(), winner);
+}
+
+/// As the aggregator ends an evaluation, with so many samples missing.
+fn invalid(event: &EvaluationEvent, missing: u64) -> EvaluationEvent {
+    let mut ended = event.next(EvaluationState::Invalid, now(), Some("a reason".to_owned()));
+    let outcomes = OutcomeCounts {
+        correct: 100 - missing,
+        missing,
+        ..OutcomeCounts::default()
+    };
+    let benchmark = serde_json::json!({
+        "name": "exact", "metric": "accuracy", "mean": null, "standard_error": null, "interval": null, "bounds": [0, 1],
+        "items": 100, "samples": 100, "coverage": 0.0, "mean_excluding_truncated": null, "truncated_correct": 0,
+        "outcomes": outcomes, "requests": 100, "cached": 0, "prompt_tokens": 100, "completion_tokens": 100,
+    });
+    let result = serde_json::json!({
+        "schema": 1, "evaluation": event.evaluation, "state": "invalid", "run": event.run, "step": event.step,
+        "team": event.team, "checkpoint": event.checkpoint, "suite": event.suite, "benchmarks": [benchmark],
+        "timeline": event.timeline,
+    });
+    ended.result = Some(serde_json::from_value(result).unwrap());
+    ended
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_invalid_evaluation_with_a_missing_grade_is_opened_again_and_that_completion_alone_is_graded_again() {
+    let (bench, engine) = (Bench::start().await, FakeEngine::start().unwrap());
+    let event = bench.announce(&engine, None).await;
+    let (context, publisher) = (&bench.context, &bench.context.publisher);
+    for item in 0..100 {
+        let completion = completion_of(&event, item);
+        publisher.publish(&completion, None).await.unwrap();
+        if item != 7 {
+            publisher.publish(&grade_of(&completion), None).await.unwrap();
+        }
+    }
+    publisher.publish(&StateChange(invalid(&event, 1)), None).await.unwrap();
+    let again = bench.announce(&engine, None).await;
+    assert_eq!(again.state, EvaluationState::Queued);
+    assert_eq!(bench.newest(&event).await.state, EvaluationState::Queued);
+    let jetstream = context.jetstream();
+    let mut done = jetstream.get_stream(declared::DONE.name).await.unwrap();
+    assert_eq!(done.cached_info().state.messages, 101);
+    let last = done.get_raw_message(101).await.unwrap();
+    let seventh = completion_of(&event, 7).key;
+    assert_eq!(last.subject.as_str(), subject::done(&seventh));
+    let first = done.get_raw_message(8).await.unwrap();
+    assert_eq!(last.payload, first.payload);
+    // It is one completion still.
+    assert_eq!(tidemill_archive::completions(context, &event).await.unwrap(), 100);
+
+    // With a grade for each it is as it ended, and stays so.
+    publisher
+        .publish(&grade_of(&completion_of(&event, 7)), None)
+        .await
+        .unwrap();
+    publisher.publish(&StateChange(invalid(&event, 0)), None).await.unwrap();
+    let again = bench.announce(&engine, None).await;
+    assert_eq!(again.state, EvaluationState::Invalid);
+    assert_eq!(done.info().await.unwrap().state.messages, 101);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_read_in_a_bucket_is_refused_with_its_key_and_what_to_do() {
+    let (bench, engine) = (Bench::start().await, FakeEngine::start().unwrap());
+    let event = bench.announce(&engine, None).await;
+    let written = bench.written(&engine, &bench.file("suite.toml"));
+    let refusal = async |key: &str, bucket: &str| {
+        let bytes = bench.value(bucket, key).await;
+        let jetstream = bench.context.jetstream();
+        let store = jetstream.get_key_value(bucket).await.unwrap();
+        store.put(key, "{garbage".into()).await.unwrap();
+        let refused = intake::queue(&bench.context, &written, Duration::ZERO)
+            .await
+            .unwrap_err();
+        assert_eq!(refused.class(), Class::Permanent);
+        let reason = refused.to_string();
+        assert!(reason.contains(&format!("nats kv del {bucket} {key}")), "{reason}");
+        match bytes {
+            Some(bytes) => drop(store.put(key, bytes.into()).await.unwrap()),
+            None => store.delete(key).await.unwrap(),
+        }
+    };
+    let suites = bench.context.jetstream().get_key_value(buckets::SUITES.name).await;
+    let keys: Vec<String> = suites.unwrap().keys().await.unwrap().try_collect().await.unwrap();
+    assert_eq!(keys.len(), 1);
+    refusal(&keys[0], buckets::SUITES.name).await;
+    let publisher = &bench.context.publisher;
+    publisher.publish(&StateChange(invalid(&event, 0)), None).await.unwrap();
+    refusal(event.evaluation.as_str(), buckets::ARCHIVE.name).await;
+    let again = intake::queue(&bench.context, &written, Duration::ZERO).await.unwrap();
+    assert_eq!(again[0].event.evaluation, event.evaluation);
+}
+
+fn grade_of(completion: &Completion) -> Grade {
+    Grade {
+        key: completion.key.clone(),
+        outcome: Outcome::Correct,
+        score: 1.0,
+        score_before_cut: None,
+        extracted: None,
+        grader: "exact".to_owned(),
+        reason: None,
+        truncated: false,
+        prompt_tokens: 1,
+        completion_tokens: 1,
+        requests: 1,
+        cached: false,
+        started: completion.started,
+        finished: completion.finished,
+        graded: now(),
+    }
 }
 
 fn completion_of(event: &EvaluationEvent, item: u32) -> Completion {

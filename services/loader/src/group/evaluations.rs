@@ -64,10 +64,12 @@ impl Runner {
             let guard = released::completions(&self.context, &event.evaluation, coming, dispatcher).await;
             fault::point(Point::LoaderCompletionsRead);
             self.followed.insert(event.evaluation.clone(), guard);
-            let now = Instant::now();
-            self.look_for_held(now).await;
-            self.dispatcher.hold(self.held.items(), now);
             is_new = true;
+        }
+        if is_new {
+            // What lay there before is asked about anew: it was passed over while its evaluation was not here.
+            self.held.forget();
+            self.look_for_held(Instant::now()).await;
         }
         if is_new && self.context.config.cache.enabled {
             self.share().await;
