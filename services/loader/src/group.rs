@@ -23,6 +23,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use self::awaited::Awaited;
 use self::away::Away;
 use self::grading::Grading;
+pub(crate) use self::grading::ungraded;
 use crate::dispatch::Dispatcher;
 use crate::engine::{self, Change, EngineError, Engines};
 use crate::inbox::Inbox;

@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::board;
 use crate::checkpoint::{self, Incomplete, LocateError};
+use crate::group::ungraded;
 use crate::registry;
 use crate::suites::{self, Rendered, SuiteError};
 
@@ -336,6 +337,7 @@ async fn enter(context: &Context, event: EvaluationEvent) -> Result<Queued, Inta
         evaluation: event.evaluation.clone(),
         source: Box::new(source),
     };
+    let mut had_ended = false;
     let known = board::newest(context, &event.evaluation).await.map_err(lookup)?;
     if let Some(known) = known {
         let reopen = match known.state {
@@ -348,22 +350,37 @@ async fn enter(context: &Context, event: EvaluationEvent) -> Result<Queued, Inta
             state => !state.is_ended() && (known.source != event.source || known.max_in_flight != event.max_in_flight),
         };
         if !reopen {
+            if !known.state.is_ended() {
+                grade_what_is_left(context, &known).await.map_err(restore)?;
+            }
             return Ok(Queued {
                 event: known,
                 known: true,
             });
         }
         tidemill_archive::restore(context, &known).await.map_err(restore)?;
-        if known.state.is_ended() {
-            // Before it is queued: a crash in between leaves an evaluation that can be opened again.
-            let again = tidemill_archive::grade_again(context, &known).await.map_err(restore)?;
-            tracing::info!(evaluation_id = %event.evaluation, completions = again, "opened again; so many had no grade");
-        }
+        had_ended = known.state.is_ended();
     }
     context.publisher.publish(&StateChange(event.clone()), None).await?;
     fault::point(Point::LoaderEvaluationQueued);
     tracing::info!(evaluation_id = %event.evaluation, run_id = %event.run, step = event.step.0, suite = %event.suite.name, samples = event.samples, "queued");
+    if had_ended {
+        // After it is queued: of an evaluation that has ended no outcome is recorded for what cannot be graded.
+        let again = tidemill_archive::grade_again(context, &event).await.map_err(restore)?;
+        tracing::info!(evaluation_id = %event.evaluation, completions = again, "opened again; so many had no grade");
+    }
     Ok(Queued { event, known: false })
+}
+
+/// Brings completions before the graders again that none will grade otherwise: all samples have one and the graders have
+/// nothing left to do. So it is where a loader died between queueing an evaluation again and this.
+async fn grade_what_is_left(context: &Context, known: &EvaluationEvent) -> Result<(), tidemill_archive::Error> {
+    let are_idle = matches!(ungraded(context).await, Ok(0));
+    if are_idle && tidemill_archive::completions(context, known).await? == known.samples {
+        let again = tidemill_archive::grade_again(context, known).await?;
+        tracing::info!(evaluation_id = %known.evaluation, completions = again, "known; so many had no grade");
+    }
+    Ok(())
 }
 
 /// It ended without a result, or with samples that have no grade.

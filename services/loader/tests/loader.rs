@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::HeaderMap;
-use futures::TryStreamExt as _;
+use async_nats::jetstream::consumer::PullConsumer;
+use futures::{StreamExt as _, TryStreamExt as _};
 use tidemill_config::Config;
 use tidemill_domain::{
     CheckpointEvent, Class, Completion, Ending, EvaluationEvent, EvaluationState, Grade, GroupId, ItemKey, Outcome,
@@ -581,6 +582,19 @@ async fn an_invalid_evaluation_with_a_missing_grade_is_opened_again_and_that_com
     assert_eq!(last.subject.as_str(), subject::done(&seventh));
     let first = done.get_raw_message(8).await.unwrap();
     assert_eq!(last.payload, first.payload);
+    // Announced once more it is left to the graders while they have something to do, and brought back when they have not: as
+    // after a loader that died between queueing it and that.
+    bench.announce(&engine, None).await;
+    assert_eq!(done.info().await.unwrap().state.messages, 101);
+    let grader = durable::grader();
+    live::ensure(jetstream, &grader).await.unwrap();
+    let consumer: PullConsumer = done.get_consumer(&grader.name).await.unwrap();
+    let mut messages = consumer.fetch().max_messages(101).messages().await.unwrap();
+    while let Some(message) = messages.next().await {
+        message.unwrap().double_ack().await.unwrap();
+    }
+    bench.announce(&engine, None).await;
+    assert_eq!(done.info().await.unwrap().state.messages, 102);
     // It is one completion still.
     assert_eq!(tidemill_archive::completions(context, &event).await.unwrap(), 100);
 
@@ -592,7 +606,7 @@ async fn an_invalid_evaluation_with_a_missing_grade_is_opened_again_and_that_com
     publisher.publish(&StateChange(invalid(&event, 0)), None).await.unwrap();
     let again = bench.announce(&engine, None).await;
     assert_eq!(again.state, EvaluationState::Invalid);
-    assert_eq!(done.info().await.unwrap().state.messages, 101);
+    assert_eq!(done.info().await.unwrap().state.messages, 102);
 }
 
 #[tokio::test(flavor = "multi_thread")]
