@@ -217,12 +217,26 @@ impl Dispatcher {
     /// Takes in which items are held in the DEAD stream, all of them. They are not released, and take no other item's place
     /// among those that are out. One that is held no longer, and has no completion, is overdue.
     pub fn hold(&mut self, held: &HashSet<ItemKey>, now: Instant) {
-        let evaluations = self.evaluations.iter_mut();
-        let settled: Vec<GenerationKey> = evaluations.flat_map(|evaluation| evaluation.hold(held, now)).collect();
+        let mut settled = Vec::new();
+        for evaluation in &mut self.evaluations {
+            let (stopped, begun) = evaluation.hold(held, now);
+            settled.extend(stopped);
+            begun.into_iter().for_each(|key| self.sharing.note_out(Some(key)));
+        }
         for key in settled {
             let waiting = self.sharing.settle(key);
             self.take_back(waiting);
         }
+    }
+
+    /// A sample of an evaluation here that has no completion.
+    pub(crate) fn lacks(&self, key: &ItemKey) -> bool {
+        let mut evaluations = self.evaluations.iter();
+        let evaluation = evaluations.find(|evaluation| evaluation.id == key.evaluation);
+        evaluation.is_some_and(|evaluation| {
+            let ordinal = evaluation.ordinal(key);
+            ordinal.is_some_and(|ordinal| !evaluation.done.contains(ordinal))
+        })
     }
 
     /// Samples without a completion, over all evaluations.
@@ -285,7 +299,10 @@ impl Evaluation {
 
     fn next_waiting(&mut self) -> Option<u32> {
         while let Some(range) = self.waiting.front_mut() {
-            let is_left = |ordinal: &u32| !self.done.contains(*ordinal) && !self.held.contains(ordinal);
+            // What is out may be here too: it was held, as a dead letter or for another one, before it was released.
+            let is_left = |ordinal: &u32| {
+                !self.done.contains(*ordinal) && !self.held.contains(ordinal) && !self.out.contains_key(ordinal)
+            };
             if let Some(ordinal) = range.find(is_left) {
                 return Some(ordinal);
             }
@@ -325,10 +342,11 @@ impl Evaluation {
         (is_new || was_out).then_some(Completed { ordinal, was_out })
     }
 
-    /// Takes in which samples are dead letters. Returns what those asked for that are out no longer.
-    fn hold(&mut self, held: &HashSet<ItemKey>, now: Instant) -> Vec<GenerationKey> {
+    /// Takes in which samples are dead letters. Returns what those asked for that are out no longer, and what those that are
+    /// out now.
+    fn hold(&mut self, held: &HashSet<ItemKey>, now: Instant) -> (Vec<GenerationKey>, Vec<GenerationKey>) {
         let before = std::mem::take(&mut self.held);
-        let mut settled = Vec::new();
+        let (mut settled, mut begun) = (Vec::new(), Vec::new());
         for key in held.iter().filter(|key| key.evaluation == self.id) {
             if let Some(ordinal) = self.ordinal(key).filter(|ordinal| !self.done.contains(*ordinal)) {
                 if self.out.remove(&ordinal).is_some() {
@@ -339,10 +357,12 @@ impl Evaluation {
         }
         // Its letter is gone: it was retried, and may wait in READY, which then refuses it; or it is nowhere.
         for ordinal in before.difference(&self.held).copied() {
-            self.out
-                .insert(ordinal, now.checked_sub(RELEASE_AGAIN_AFTER).unwrap_or(now));
+            let overdue = now.checked_sub(RELEASE_AGAIN_AFTER).unwrap_or(now);
+            if self.out.insert(ordinal, overdue).is_none() {
+                begun.extend(self.generation(ordinal));
+            }
         }
-        settled
+        (settled, begun)
     }
 
     fn release_of(&self, ordinal: u32, again: bool, reuse: Reuse) -> Release {

@@ -23,6 +23,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use self::awaited::Awaited;
 use self::away::Away;
 use self::grading::Grading;
+pub(crate) use self::grading::ungraded;
 use crate::dispatch::Dispatcher;
 use crate::engine::{self, Change, EngineError, Engines};
 use crate::inbox::Inbox;
@@ -39,6 +40,9 @@ const LOOK_AT_GRADING_EVERY: Duration = Duration::from_millis(500);
 
 /// Completions that may wait for the dispatcher; beyond it their followers wait.
 const COMPLETIONS_QUEUED: usize = 4_096;
+
+/// How long a loader that is not certain of its lease waits before it looks again whether it is.
+const UNCERTAIN_FOR: Duration = Duration::from_millis(200);
 
 /// An engine that served for so long was started well: the starts before it do not count any more.
 const SERVED_WELL: Duration = Duration::from_secs(60);
@@ -83,6 +87,8 @@ struct Runner {
     completed: Receiver<ItemKey>,
     /// Since the object store did not give a manifest; it is asked again a while after.
     store_away: Option<(Instant, Waiting)>,
+    /// The group's record as this runner wrote it, while it is to be there.
+    record: Option<Vec<u8>>,
 }
 
 /// Why serving ended.
@@ -132,6 +138,7 @@ impl Runner {
             coming,
             completed,
             store_away: None,
+            record: None,
         }
     }
 
@@ -140,6 +147,7 @@ impl Runner {
         self.followed.clear();
         self.dispatcher = Dispatcher::default();
         self.knows_cache = false;
+        self.record = None;
         (self.coming, self.completed) = mpsc::channel(COMPLETIONS_QUEUED);
     }
 
@@ -175,6 +183,9 @@ impl Runner {
                 Err(error) if error.is_passing() => Ok(error.to_string()),
                 Err(error) => Err(error.to_string()),
             };
+            if self.is_stopped(lost) {
+                return;
+            }
             self.after_failure(failure, &mut starts).await;
         }
     }
@@ -239,6 +250,7 @@ impl Runner {
         let mut away = Away::default();
         let mut idle_since: Option<Instant> = None;
         let mut is_open = false;
+        let mut opening = Backoff::standard();
         loop {
             if self
                 .live
@@ -249,11 +261,26 @@ impl Runner {
             }
             // Before the state is announced: an evaluation that was serving already may have items out.
             self.take_up(engines).await;
+            // Before anything that generators see: a loader that stood still may have lost the lease without knowing.
+            if !self.context.may_act() {
+                if let Some(ended) = self.pause(engines, lost, UNCERTAIN_FOR).await {
+                    return ended;
+                }
+                is_open = false;
+                continue;
+            }
             if let Some(newest) = self.live.last() {
                 idle_since = None;
                 is_open &= !engines.set_limit(newest.max_in_flight);
-                if !is_open && let Err(reason) = self.open(engines).await {
-                    return Ended::Abandoned(reason);
+                if !is_open {
+                    if let Err(reason) = self.open(engines).await {
+                        tracing::warn!(group = %self.group, reason, "the group cannot be opened yet; trying again");
+                        if let Some(ended) = self.pause(engines, lost, opening.next_pause()).await {
+                            return ended;
+                        }
+                        continue;
+                    }
+                    opening.reset();
                 }
                 is_open = true;
             } else if idle_since.get_or_insert_with(Instant::now).elapsed() >= LINGER {
@@ -261,8 +288,7 @@ impl Runner {
             }
             self.announce(EvaluationState::Serving).await;
             if !self.context.may_act() {
-                lost.cancelled().await;
-                return Ended::Stopped;
+                continue;
             }
             let releases = self.dispatcher.release(Instant::now());
             if !releases.is_empty() {
@@ -291,6 +317,22 @@ impl Runner {
         }
     }
 
+    /// Waits before something is tried again, while the engines and the evaluations are attended to. Returns why serving
+    /// ends where it does.
+    async fn pause(&mut self, engines: &mut Engines, lost: &CancellationToken, pause: Duration) -> Option<Ended> {
+        let inbox = Arc::clone(&self.inbox);
+        tokio::select! { biased;
+            () = lost.cancelled() => return Some(Ended::Stopped),
+            () = self.context.draining.cancelled() => return Some(Ended::Stopped),
+            change = engines.changed() => if let Change::Ended(reason) = change {
+                return Some(Ended::EngineLost(reason));
+            },
+            events = inbox.take() => self.absorb(events).await,
+            () = sleep(pause) => {}
+        }
+        None
+    }
+
     fn note_completions(&mut self, first: &ItemKey) {
         self.dispatcher.complete(first);
         while let Ok(key) = self.completed.try_recv() {
@@ -307,7 +349,8 @@ impl Runner {
 
     /// Tells the dispatcher what lies in the DEAD stream without an outcome, when that changed.
     async fn look_for_held(&mut self, now: Instant) {
-        match self.held.look(&self.context).await {
+        let dispatcher = &self.dispatcher;
+        match self.held.look_among(&self.context, |key| dispatcher.lacks(key)).await {
             Ok(true) => self.dispatcher.hold(self.held.items(), now),
             Ok(false) => {}
             Err(failure) => tracing::debug!(reason = failure.reason, "dead letters not read"),
@@ -316,6 +359,10 @@ impl Runner {
 
     /// Releases again what has been out for long. Returns the reason when attached engines stayed away for too long.
     async fn look(&mut self, engines: &Engines, away: &mut Away) -> Option<String> {
+        self.keep_record().await;
+        if !self.context.may_act() {
+            return None;
+        }
         let now = Instant::now();
         self.look_for_held(now).await;
         let overdue = self.dispatcher.overdue(now);

@@ -1,5 +1,6 @@
 //! From an announcement to queued evaluations.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::board;
 use crate::checkpoint::{self, Incomplete, LocateError};
+use crate::group::ungraded;
 use crate::registry;
 use crate::suites::{self, Rendered, SuiteError};
 
@@ -61,7 +63,7 @@ pub enum IntakeError {
         /// How long it was waited for.
         waited: Duration,
     },
-    /// It vanished while it was read.
+    /// It vanished while it was read, or its disk does not answer.
     #[error("checkpoint {uri}: {source}")]
     Unreadable {
         /// The address.
@@ -75,8 +77,8 @@ pub enum IntakeError {
     /// The broker did not take an event.
     #[error(transparent)]
     Publish(#[from] tidemill_service::PublishError),
-    /// An archived evaluation could not be put back into the streams.
-    #[error("put archived evaluation {evaluation} back: {source}")]
+    /// What is known of an evaluation could not be read, or not be put back into the streams.
+    #[error("open evaluation {evaluation} again: {source}")]
     Restore {
         /// Which one.
         evaluation: EvaluationId,
@@ -103,6 +105,7 @@ impl IntakeError {
             Self::Publish(error) => error.class(),
             Self::Restore { source, .. } => source.class(),
             Self::Lookup { .. } => Class::Transient,
+            Self::Unreadable { source, .. } if source.kind() != ErrorKind::NotFound => Class::Transient,
             Self::Schema(_) => Class::Newer,
             _ => Class::Permanent,
         }
@@ -330,35 +333,62 @@ async fn enter(context: &Context, mut event: EvaluationEvent) -> Result<Queued, 
         evaluation: event.evaluation.clone(),
         reason,
     };
+    let restore = |source| IntakeError::Restore {
+        evaluation: event.evaluation.clone(),
+        source: Box::new(source),
+    };
+    let mut had_ended = false;
     let known = board::newest(context, &event.evaluation).await.map_err(lookup)?;
     if let Some(known) = known {
         let reopen = match known.state {
             EvaluationState::Superseded => true,
+            EvaluationState::Invalid if lacks_outcomes(&known) => true,
             EvaluationState::Invalid | EvaluationState::Draining => {
-                let known = tidemill_archive::completions(context, &known).await;
-                known.map_err(|error| lookup(error.to_string()))? < event.samples
+                tidemill_archive::completions(context, &known).await.map_err(restore)? < event.samples
             }
             // A server that moved, or may take more or less, is announced again while its evaluation waits for it.
             state => !state.is_ended() && (known.source != event.source || known.max_in_flight != event.max_in_flight),
         };
         if !reopen {
+            if !known.state.is_ended() {
+                grade_what_is_left(context, &known).await.map_err(restore)?;
+            }
             return Ok(Queued {
                 event: known,
                 known: true,
             });
         }
-        let restored = tidemill_archive::restore(context, &known).await;
-        restored.map_err(|source| IntakeError::Restore {
-            evaluation: event.evaluation.clone(),
-            source: Box::new(source),
-        })?;
+        tidemill_archive::restore(context, &known).await.map_err(restore)?;
+        had_ended = known.state.is_ended();
         // A clock that was set back makes no earlier life.
         event.timeline.queued = event.timeline.queued.max(Some(Timestamp(known.life().0 + 1)));
     }
     context.publisher.publish(&StateChange(event.clone()), None).await?;
     fault::point(Point::LoaderEvaluationQueued);
     tracing::info!(evaluation_id = %event.evaluation, run_id = %event.run, step = event.step.0, suite = %event.suite.name, samples = event.samples, "queued");
+    if had_ended {
+        // After it is queued: of an evaluation that has ended no outcome is recorded for what cannot be graded.
+        let again = tidemill_archive::grade_again(context, &event).await.map_err(restore)?;
+        tracing::info!(evaluation_id = %event.evaluation, completions = again, "opened again; so many had no grade");
+    }
     Ok(Queued { event, known: false })
+}
+
+/// Brings completions before the graders again that none will grade otherwise: all samples have one and the graders have
+/// nothing left to do. So it is where a loader died between queueing an evaluation again and this.
+async fn grade_what_is_left(context: &Context, known: &EvaluationEvent) -> Result<(), tidemill_archive::Error> {
+    let are_idle = matches!(ungraded(context).await, Ok(0));
+    if are_idle && tidemill_archive::completions(context, known).await? == known.samples {
+        let again = tidemill_archive::grade_again(context, known).await?;
+        tracing::info!(evaluation_id = %known.evaluation, completions = again, "known; so many had no grade");
+    }
+    Ok(())
+}
+
+/// It ended without a result, or with samples that have no grade.
+fn lacks_outcomes(known: &EvaluationEvent) -> bool {
+    let Some(result) = &known.result else { return true };
+    result.benchmarks.iter().any(|benchmark| benchmark.outcomes.missing > 0)
 }
 
 /// Marks the evaluations of later steps as superseded; their results stay.
@@ -372,4 +402,20 @@ async fn supersede(context: &Context, event: &RolledBack) -> Result<(), IntakeEr
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_that_does_not_answer_is_tried_again_and_a_file_that_went_is_not() {
+        let class = |kind: ErrorKind| {
+            let (uri, source) = ("/c".to_owned(), kind.into());
+            IntakeError::Unreadable { uri, source }.class()
+        };
+        assert_eq!(class(ErrorKind::Other), Class::Transient);
+        assert_eq!(class(ErrorKind::StaleNetworkFileHandle), Class::Transient);
+        assert_eq!(class(ErrorKind::NotFound), Class::Permanent);
+    }
 }

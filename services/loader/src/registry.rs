@@ -29,7 +29,8 @@ const SHOWN: usize = 8;
 /// Registers what a suite's name and version stand for, or proves that they still stand for it.
 ///
 /// # Errors
-/// [`SuiteError::Changed`] when they stand for something else, and [`SuiteError::Registry`].
+/// [`SuiteError::Changed`] when they stand for something else, [`SuiteError::Entry`] when it cannot be read what they stand
+/// for, and [`SuiteError::Registry`].
 pub(crate) async fn register(context: &Context, rendered: &Rendered) -> Result<(), SuiteError> {
     let failed = |error: &dyn std::fmt::Display| SuiteError::Registry(error.to_string());
     let entry = Entry {
@@ -51,7 +52,13 @@ pub(crate) async fn register(context: &Context, rendered: &Rendered) -> Result<(
         let Some(held) = bucket.entry(&key).await.map_err(|error| failed(&error))? else {
             continue;
         };
-        let known: Entry = serde_json::from_slice(&held.value).map_err(|error| failed(&error))?;
+        let known: Entry = serde_json::from_slice(&held.value).map_err(|error| SuiteError::Entry {
+            bucket: buckets::SUITES.name,
+            key: key.clone(),
+            name: entry.name.clone(),
+            version: entry.version.clone(),
+            reason: error.to_string(),
+        })?;
         if known.manifest == entry.manifest {
             return Ok(());
         }

@@ -12,8 +12,9 @@ use tidemill_domain::{EvaluationId, GenerationKey, Reuse};
 pub(crate) struct Sharing {
     /// Those that are in the cache, or were likely put there.
     known: HashSet<GenerationKey>,
-    /// Those that are out for some evaluation.
-    out: HashSet<GenerationKey>,
+    /// Those that are out, with how many samples are out for each: more than one only where releases came before it was
+    /// known what they ask for, or dead letters went.
+    out: HashMap<GenerationKey, u32>,
     /// Samples that wait for what is out.
     held: HashMap<GenerationKey, Vec<(EvaluationId, u32)>>,
 }
@@ -26,10 +27,11 @@ impl Sharing {
 
     /// Whether a sample may go out now, and what its release says of the cache; `None` when it is held back.
     pub(crate) fn admit(&mut self, key: GenerationKey, evaluation: &EvaluationId, ordinal: u32) -> Option<Reuse> {
-        if !self.out.insert(key) {
+        if self.out.contains_key(&key) {
             self.held.entry(key).or_default().push((evaluation.clone(), ordinal));
             return None;
         }
+        self.note_out(Some(key));
         Some(if self.known.contains(&key) {
             Reuse::Likely
         } else {
@@ -37,20 +39,27 @@ impl Sharing {
         })
     }
 
-    /// Notes that a sample went out before it was known what it asks for.
+    /// Notes that a sample is out, whatever else is: it went out before it was known what it asks for, or its dead letter is
+    /// gone.
     pub(crate) fn note_out(&mut self, key: Option<GenerationKey>) {
-        self.out.extend(key);
+        if let Some(key) = key {
+            *self.out.entry(key).or_default() += 1;
+        }
     }
 
     pub(crate) fn knows_any(&self) -> bool {
         !self.known.is_empty()
     }
 
-    /// Notes that the sample that was out for a key is out no longer: its generation is in the cache, or may get there.
-    /// Returns the samples that waited for it.
+    /// Notes that a sample that was out for a key is out no longer: its generation is in the cache, or may get there.
+    /// Returns the samples that waited for it, once no other one is out for it.
     pub(crate) fn settle(&mut self, key: GenerationKey) -> Vec<(EvaluationId, u32)> {
-        self.out.remove(&key);
         self.known.insert(key);
+        if let Some(others) = self.out.get_mut(&key).filter(|count| **count > 1) {
+            *others -= 1;
+            return Vec::new();
+        }
+        self.out.remove(&key);
         self.held.remove(&key).unwrap_or_default()
     }
 }
@@ -169,6 +178,30 @@ mod tests {
         assert_eq!(released(&dispatcher.release(now)), expected);
         dispatcher.complete(&key("a", 1));
         assert_eq!(released(&dispatcher.release(now)), [(key("b", 1), Reuse::Likely)]);
+    }
+
+    #[test]
+    fn one_whose_letter_is_gone_is_out_and_others_wait_for_it() {
+        let (mut dispatcher, now) = (
+            dispatcher(8, &[("a", &[1, 1]), ("b", &[1]), ("c", &[1])]),
+            Instant::now(),
+        );
+        assert_eq!(released(&dispatcher.release(now)), [(key("a", 0), Reuse::Unlikely)]);
+        dispatcher.hold(&[key("a", 0), key("a", 1), key("b", 0)].into(), now);
+        dispatcher.hold(&[key("a", 1), key("b", 0)].into(), now);
+        assert!(dispatcher.release(now).is_empty(), "the first one is out again");
+        dispatcher.hold(&[key("b", 0)].into(), now);
+        let overdue = released(&dispatcher.overdue(now));
+        assert_eq!(overdue, [(key("a", 0), Reuse::Likely), (key("a", 1), Reuse::Likely)]);
+        dispatcher.complete(&key("a", 0));
+        assert!(dispatcher.release(now).is_empty(), "the second one is out yet");
+        dispatcher.complete(&key("a", 1));
+        assert_eq!(released(&dispatcher.release(now)), [(key("c", 0), Reuse::Likely)]);
+        dispatcher.complete(&key("c", 0));
+        dispatcher.hold(&HashSet::new(), now);
+        assert_eq!(released(&dispatcher.overdue(now)), [(key("b", 0), Reuse::Likely)]);
+        dispatcher.complete(&key("b", 0));
+        assert!(dispatcher.left() == 0 && dispatcher.release(now).is_empty());
     }
 
     #[test]

@@ -58,6 +58,22 @@ pub enum SuiteError {
     /// The registered suites could not be asked.
     #[error("look up the registered suites: {0}")]
     Registry(String),
+    /// What is registered for a name and version is no entry of ours.
+    #[error(
+        "key {key} of bucket {bucket}, which holds what suite {name:?} version {version:?} stands for, cannot be read: {reason}; if a newer version wrote it upgrade the loader, else delete the key (`nats kv del {bucket} {key}`); then announce the checkpoint again"
+    )]
+    Entry {
+        /// The bucket.
+        bucket: &'static str,
+        /// The key.
+        key: String,
+        /// The suite's name.
+        name: String,
+        /// Its version.
+        version: String,
+        /// Why it is none.
+        reason: String,
+    },
     /// The announcement names none and there is no default.
     #[error("the announcement names no suite, and [loader] default_suites is empty")]
     None,

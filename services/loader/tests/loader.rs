@@ -12,10 +12,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::HeaderMap;
+use async_nats::jetstream::consumer::PullConsumer;
+use futures::{StreamExt as _, TryStreamExt as _};
 use tidemill_config::Config;
 use tidemill_domain::{
-    CheckpointEvent, Completion, Digest, Ending, EvaluationEvent, EvaluationState, GenerationKey, GroupId, ItemKey,
-    RolledBack, RunId, ServerGroup, Step, Written,
+    CheckpointEvent, Class, Completion, Digest, Ending, EvaluationEvent, EvaluationState, GenerationKey, Grade,
+    GroupId, ItemKey, Outcome, OutcomeCounts, RolledBack, RunId, ServerGroup, Step, Written,
 };
 use tidemill_loader::{Scope, claims, intake, run};
 use tidemill_service::{Context, Ttl, connect, now, prepare};
@@ -170,6 +172,50 @@ async fn a_group_whose_lease_was_lost_is_served_again() {
         .await;
     assert!(lease.is_some_and(|holder| !holder.is_empty()));
     bench.wait_for_state(&event, EvaluationState::Serving).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_that_was_overwritten_or_taken_away_is_written_again() {
+    let (bench, engine) = (Bench::start().await, FakeEngine::start().unwrap());
+    bench.load();
+    let event = bench.announce(&engine, None).await;
+    let ours = bench.record(&event.group, |_| true).await;
+    // As by a loader that stood still, came back, and did not know yet that its lease was lost.
+    let mut stale = ours.clone();
+    stale.replicas[0].url = "http://127.0.0.1:1".to_owned();
+    let groups = bench.context.jetstream().get_key_value(buckets::GROUPS.name).await;
+    let bytes = serde_json::to_vec(&stale).unwrap();
+    groups.unwrap().put(event.group.as_str(), bytes.into()).await.unwrap();
+    bench.record(&event.group, |record| *record == ours).await;
+    bench.delete(buckets::GROUPS.name, event.group.as_str()).await;
+    bench.record(&event.group, |record| *record == ours).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_that_cannot_be_opened_yet_keeps_its_evaluations() {
+    let (bench, engine) = (Bench::start().await, FakeEngine::start().unwrap());
+    let event = bench.announce(&engine, None).await;
+    let jetstream = bench.context.jetstream();
+    jetstream.delete_key_value(buckets::GROUPS.name).await.unwrap();
+    bench.load();
+    // The consumer is made right before the record, which has no place: made twice means that opening failed and was tried again.
+    let name = durable::generator(&event.group, 1).name;
+    for _ in 0..2 {
+        let begun = Instant::now();
+        while jetstream
+            .delete_consumer_from_stream(&name, declared::READY.name)
+            .await
+            .is_err()
+        {
+            assert!(begun.elapsed() < PATIENCE, "no consumer");
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+    let (broker, store) = (&bench.context.broker, &bench.context.store);
+    prepare(broker, &bench.context.config, store, true).await.unwrap();
+    bench.record(&event.group, |_| true).await;
+    let serving = bench.wait_for_state(&event, EvaluationState::Serving).await;
+    assert_eq!(serving.reason, None);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -525,6 +571,131 @@ async fn each_round_removes_the_bodies_of_evicted_generations_once_they_are_old(
     make_old(&young);
     claims::collect(&bench.context, Duration::ZERO).await.unwrap();
     assert_eq!(left().await, BTreeSet::from([kept.to_string()]));
+}
+
+/// As the aggregator ends an evaluation, with so many samples missing.
+fn invalid(event: &EvaluationEvent, missing: u64) -> EvaluationEvent {
+    let mut ended = event.next(EvaluationState::Invalid, now(), Some("a reason".to_owned()));
+    let outcomes = OutcomeCounts {
+        correct: 100 - missing,
+        missing,
+        ..OutcomeCounts::default()
+    };
+    let benchmark = serde_json::json!({
+        "name": "exact", "metric": "accuracy", "mean": null, "standard_error": null, "interval": null, "bounds": [0, 1],
+        "items": 100, "samples": 100, "coverage": 0.0, "mean_excluding_truncated": null, "truncated_correct": 0,
+        "outcomes": outcomes, "requests": 100, "cached": 0, "prompt_tokens": 100, "completion_tokens": 100,
+    });
+    let result = serde_json::json!({
+        "schema": 1, "evaluation": event.evaluation, "state": "invalid", "run": event.run, "step": event.step,
+        "team": event.team, "checkpoint": event.checkpoint, "suite": event.suite, "benchmarks": [benchmark],
+        "timeline": event.timeline,
+    });
+    ended.result = Some(serde_json::from_value(result).unwrap());
+    ended
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_invalid_evaluation_with_a_missing_grade_is_opened_again_and_that_completion_alone_is_graded_again() {
+    let (bench, engine) = (Bench::start().await, FakeEngine::start().unwrap());
+    let event = bench.announce(&engine, None).await;
+    let (context, publisher) = (&bench.context, &bench.context.publisher);
+    for item in 0..100 {
+        let completion = completion_of(&event, item);
+        publisher.publish(&completion, None).await.unwrap();
+        if item != 7 {
+            publisher.publish(&grade_of(&completion), None).await.unwrap();
+        }
+    }
+    publisher.publish(&StateChange(invalid(&event, 1)), None).await.unwrap();
+    let again = bench.announce(&engine, None).await;
+    assert_eq!(again.state, EvaluationState::Queued);
+    assert_eq!(bench.newest(&event).await.state, EvaluationState::Queued);
+    let jetstream = context.jetstream();
+    let mut done = jetstream.get_stream(declared::DONE.name).await.unwrap();
+    assert_eq!(done.cached_info().state.messages, 101);
+    let last = done.get_raw_message(101).await.unwrap();
+    let seventh = completion_of(&event, 7).key;
+    assert_eq!(last.subject.as_str(), subject::done(&seventh));
+    let first = done.get_raw_message(8).await.unwrap();
+    assert_eq!(last.payload, first.payload);
+    // Announced once more it is left to the graders while they have something to do, and brought back when they have not: as
+    // after a loader that died between queueing it and that.
+    bench.announce(&engine, None).await;
+    assert_eq!(done.info().await.unwrap().state.messages, 101);
+    let grader = durable::grader();
+    live::ensure(jetstream, &grader).await.unwrap();
+    let consumer: PullConsumer = done.get_consumer(&grader.name).await.unwrap();
+    let mut messages = consumer.fetch().max_messages(101).messages().await.unwrap();
+    while let Some(message) = messages.next().await {
+        message.unwrap().double_ack().await.unwrap();
+    }
+    bench.announce(&engine, None).await;
+    assert_eq!(done.info().await.unwrap().state.messages, 102);
+    // It is one completion still.
+    assert_eq!(tidemill_archive::completions(context, &event).await.unwrap(), 100);
+
+    // With a grade for each it is as it ended, and stays so.
+    publisher
+        .publish(&grade_of(&completion_of(&event, 7)), None)
+        .await
+        .unwrap();
+    publisher.publish(&StateChange(invalid(&event, 0)), None).await.unwrap();
+    let again = bench.announce(&engine, None).await;
+    assert_eq!(again.state, EvaluationState::Invalid);
+    assert_eq!(done.info().await.unwrap().state.messages, 102);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_read_in_a_bucket_is_refused_with_its_key_and_what_to_do() {
+    let (bench, engine) = (Bench::start().await, FakeEngine::start().unwrap());
+    let event = bench.announce(&engine, None).await;
+    let written = bench.written(&engine, &bench.file("suite.toml"));
+    let refusal = async |key: &str, bucket: &str| {
+        let bytes = bench.value(bucket, key).await;
+        let jetstream = bench.context.jetstream();
+        let store = jetstream.get_key_value(bucket).await.unwrap();
+        store.put(key, "{garbage".into()).await.unwrap();
+        let refused = intake::queue(&bench.context, &written, Duration::ZERO)
+            .await
+            .unwrap_err();
+        assert_eq!(refused.class(), Class::Permanent);
+        let reason = refused.to_string();
+        assert!(reason.contains(&format!("nats kv del {bucket} {key}")), "{reason}");
+        match bytes {
+            Some(bytes) => drop(store.put(key, bytes.into()).await.unwrap()),
+            None => store.delete(key).await.unwrap(),
+        }
+    };
+    let suites = bench.context.jetstream().get_key_value(buckets::SUITES.name).await;
+    let keys: Vec<String> = suites.unwrap().keys().await.unwrap().try_collect().await.unwrap();
+    assert_eq!(keys.len(), 1);
+    refusal(&keys[0], buckets::SUITES.name).await;
+    let publisher = &bench.context.publisher;
+    publisher.publish(&StateChange(invalid(&event, 0)), None).await.unwrap();
+    refusal(event.evaluation.as_str(), buckets::ARCHIVE.name).await;
+    let again = intake::queue(&bench.context, &written, Duration::ZERO).await.unwrap();
+    assert_eq!(again[0].event.evaluation, event.evaluation);
+}
+
+fn grade_of(completion: &Completion) -> Grade {
+    Grade {
+        key: completion.key.clone(),
+        outcome: Outcome::Correct,
+        score: 1.0,
+        score_before_cut: None,
+        extracted: None,
+        grader: "exact".to_owned(),
+        reason: None,
+        truncated: false,
+        prompt_tokens: 1,
+        completion_tokens: 1,
+        requests: 1,
+        cached: false,
+        started: completion.started,
+        finished: completion.finished,
+        graded: now(),
+    }
 }
 
 fn completion_of(event: &EvaluationEvent, item: u32) -> Completion {

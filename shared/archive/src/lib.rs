@@ -28,7 +28,7 @@ pub use index::{Entry, Index, folder, read_index, verify};
 pub use live::Live;
 pub use purge::purge;
 pub use record::{Known, Record, Records, State, Stored};
-pub use restore::{completions, restore};
+pub use restore::{completions, grade_again, restore};
 pub use row::{Completed, Graded, Row};
 pub use samples::{Sample, Samples};
 pub use writer::{Limits, Writer, Written};

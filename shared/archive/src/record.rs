@@ -235,8 +235,14 @@ impl Records {
 
 fn known(evaluation: &EvaluationId, entry: &leader::Value) -> Result<Known, Error> {
     let place = format!("{}/{evaluation}", buckets::ARCHIVE.name);
-    let record: Record =
-        serde_json::from_slice(&entry.value).map_err(|error| Error::damaged(&place, error.to_string()))?;
+    let record: Record = serde_json::from_slice(&entry.value).map_err(|error| {
+        let detail = format!(
+            "{error}; put its earlier value back (`nats kv history {bucket} {evaluation}`), or delete the key (`nats kv del \
+             {bucket} {evaluation}`), after which what only the archive held is evaluated anew; then announce it again",
+            bucket = buckets::ARCHIVE.name
+        );
+        Error::damaged(&place, detail)
+    })?;
     if record.schema != 1 {
         let detail = format!("its schema is {}; this version knows 1: upgrade", record.schema);
         return Err(Error::damaged(&place, detail));

@@ -1,14 +1,15 @@
 //! Putting an archived evaluation back into the streams, for one that is announced again with samples missing.
 
 use async_nats::HeaderMap;
+use async_nats::jetstream::stream::LastRawMessageErrorKind;
 use bytes::Bytes;
 use futures::StreamExt as _;
-use tidemill_domain::{Completion, Digest, EvaluationEvent, Grade, ItemKey};
+use tidemill_domain::{Completion, Digest, EvaluationEvent, Grade, ItemKey, TraceContext};
 use tidemill_service::fault::{self, Point};
-use tidemill_service::{Context, Follow, Start, Ttl, now};
+use tidemill_service::{Context, Follow, Followed, Published, Start, Ttl, now};
 use tidemill_streams::{declared, subject};
 
-use crate::{Error, Known, Record, Records, Sample, Samples, State, Stored, purge};
+use crate::{Error, Known, Layout, Record, Records, Sample, Samples, State, Stored, purge};
 
 /// Samples put back at once, each waiting for the broker.
 const IN_FLIGHT: usize = 64;
@@ -26,8 +27,64 @@ pub async fn completions(context: &Context, event: &EvaluationEvent) -> Result<u
         return Ok(stored.completions);
     }
     let filter = subject::done_of_evaluation(&event.evaluation);
-    let follow = Follow::open(context, declared::DONE, filter, true, Start::Beginning).await;
+    // One a key, also where a completion was published again.
+    let follow = Follow::open(context, declared::DONE, filter, true, Start::LastPerSubject).await;
     Ok(follow.backlog())
+}
+
+/// Brings the completions that have no grade before the graders again, each behind itself and behind no other: their messages
+/// may be settled. Returns how many. The streams hold everything of the evaluation. Takes a byte a declared sample.
+///
+/// A crash in between, or the same again, has a few graded twice, of which the first grade counts.
+///
+/// # Errors
+/// [`Error`].
+pub async fn grade_again(context: &Context, event: &EvaluationEvent) -> Result<u64, Error> {
+    let manifest = context.store.manifest(&event.manifest).await?;
+    let layout = Layout::new(&event.evaluation, &manifest);
+    let ordinal = |on: &str| usize::try_from(layout.ordinal(&subject::key_of(on)?)?).ok();
+    let mut is_graded = vec![false; usize::try_from(layout.samples()).unwrap_or(usize::MAX)];
+    let filter = subject::grade_of_evaluation(&event.evaluation);
+    let mut grades = Follow::open(context, declared::GRADE, filter, true, Start::LastPerSubject).await;
+    while let Some(message) = grades.next_known().await {
+        if let Some(ordinal) = ordinal(&message.subject) {
+            is_graded[ordinal] = true;
+        }
+    }
+    let filter = subject::done_of_evaluation(&event.evaluation);
+    let mut completions = Follow::open(context, declared::DONE, filter, true, Start::LastPerSubject).await;
+    let (mut again, mut waiting) = (0, Vec::with_capacity(IN_FLIGHT));
+    loop {
+        let message = completions.next_known().await;
+        let is_last = message.is_none();
+        let ungraded = |message: &Followed| ordinal(&message.subject).is_some_and(|ordinal| !is_graded[ordinal]);
+        waiting.extend(message.filter(ungraded).map(|message| message.sequence));
+        if is_last || waiting.len() == IN_FLIGHT {
+            let published = waiting.drain(..).map(|sequence| complete_again(context, sequence));
+            again += futures::future::try_join_all(published).await?.into_iter().sum::<u64>();
+        }
+        if is_last {
+            return Ok(again);
+        }
+    }
+}
+
+/// Publishes the completion with this sequence once more; 0 where it is gone or another one came after it.
+async fn complete_again(context: &Context, sequence: u64) -> Result<u64, Error> {
+    let failed = |error: &dyn std::fmt::Display| Error::broker("read a completion of", declared::DONE.name, error);
+    let stream = context.jetstream().get_stream_no_info(declared::DONE.name).await;
+    let message = match stream.map_err(|error| failed(&error))?.get_raw_message(sequence).await {
+        Ok(message) => message,
+        Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => return Ok(0),
+        Err(error) => return Err(failed(&error)),
+    };
+    let trace = message.headers.get(TraceContext::HEADER);
+    let trace = trace.and_then(|trace| TraceContext::parse(trace.as_str()));
+    let (on, payload) = (message.subject.to_string(), message.payload.to_vec());
+    let published = context
+        .publisher
+        .publish_again::<Completion>(on, payload, trace, sequence);
+    Ok(u64::from(matches!(published.await?, Published::Stored(_))))
 }
 
 /// Makes the streams hold everything of an evaluation again, so that nothing finished is asked for again.

@@ -121,6 +121,7 @@ impl Renewal {
                 .unwrap_or(Answer::Away);
             if !self.lease.note(answer, sent, Instant::now()) {
                 tracing::warn!(lease = self.key, ?answer, "lease lost");
+                self.until.send_replace(Instant::now());
                 self.lost.cancel();
                 return;
             }

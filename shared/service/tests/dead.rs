@@ -307,6 +307,13 @@ async fn a_newer_release_is_held_open_and_a_retry_brings_it_to_who_understands_i
     assert!(letters[0].is_held && letters[0].class == "newer");
     assert_eq!(bench.messages("DONE").await, 0);
     assert_eq!(dead::held(&bench.context).await.unwrap(), HashSet::from([key(0)]));
+    let mut held = dead::Held::default();
+    assert!(held.look_among(&bench.context, |key| key.item != 0).await.unwrap());
+    assert!(held.items().is_empty(), "it is not asked about");
+    assert!(!held.look(&bench.context).await.unwrap(), "no letter came or went");
+    held.forget();
+    assert!(held.look(&bench.context).await.unwrap());
+    assert_eq!(*held.items(), HashSet::from([key(0)]));
     while bench.messages("READY").await > 0 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }

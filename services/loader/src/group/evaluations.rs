@@ -64,10 +64,12 @@ impl Runner {
             let guard = released::completions(&self.context, &event.evaluation, coming, dispatcher).await;
             fault::point(Point::LoaderCompletionsRead);
             self.followed.insert(event.evaluation.clone(), guard);
-            let now = Instant::now();
-            self.look_for_held(now).await;
-            self.dispatcher.hold(self.held.items(), now);
             is_new = true;
+        }
+        if is_new {
+            // What lay there before is asked about anew: it was passed over while its evaluation was not here.
+            self.held.forget();
+            self.look_for_held(Instant::now()).await;
         }
         if is_new && self.context.config.cache.enabled {
             self.share().await;
@@ -118,7 +120,7 @@ impl Runner {
     async fn wait_for_manifest(&mut self, event: &EvaluationEvent, error: &tidemill_storage::Error) {
         let reason = format!("waits for its manifest {}: {error}", event.manifest);
         tracing::warn!(evaluation_id = %event.evaluation, reason, "nothing is released yet");
-        if !self.awaited.note(&event.evaluation, &reason) {
+        if !self.awaited.note(&event.evaluation, &reason) || !self.context.may_act() {
             return;
         }
         let next = event.next(event.state, now(), Some(reason));
@@ -162,6 +164,9 @@ impl Runner {
     /// Publishes a state for every live evaluation that is not in it or past it.
     pub(super) async fn announce(&mut self, state: EvaluationState) {
         for event in &mut self.live {
+            if !self.context.may_act() {
+                return;
+            }
             if state == EvaluationState::Serving && self.awaited.contains(&event.evaluation) {
                 continue;
             }
@@ -187,13 +192,20 @@ impl Runner {
 
     /// Ends every live evaluation: what is known will be counted, and the result is invalid with the reason.
     pub(super) async fn give_up(&mut self, reason: &str) {
+        if !self.context.may_act() {
+            return;
+        }
         tracing::error!(group = %self.group, reason, "given up");
-        for event in std::mem::take(&mut self.live) {
+        for event in self.live.clone() {
             self.abandon(&event, reason).await;
         }
     }
 
-    async fn abandon(&mut self, event: &EvaluationEvent, reason: &str) {
+    /// Ends one evaluation so. One that may be another loader's by now is left to that.
+    pub(super) async fn abandon(&mut self, event: &EvaluationEvent, reason: &str) {
+        if !self.context.may_act() {
+            return;
+        }
         self.dispatcher.remove(&event.evaluation);
         self.followed.remove(&event.evaluation);
         self.awaited.forget(&event.evaluation);

@@ -58,7 +58,7 @@ const fn allowance(bound: u64, ungraded: u64, out: u64) -> u64 {
 }
 
 /// Completions that no grader has finished, over all evaluations.
-async fn ungraded(context: &Context) -> Result<u64, async_nats::Error> {
+pub(crate) async fn ungraded(context: &Context) -> Result<u64, async_nats::Error> {
     let durable = durable::grader();
     let consumer = context
         .jetstream()

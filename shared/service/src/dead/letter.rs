@@ -2,9 +2,11 @@
 //! back.
 
 use std::collections::HashSet;
+use std::future::ready;
 
 use async_nats::HeaderMap;
 use async_nats::jetstream::stream::LastRawMessageErrorKind;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use tidemill_domain::{Class, Digest, ItemKey, Timestamp, TraceContext};
 use tidemill_streams::{DeadLetter, Message as _, declared, subject};
 use tidemill_telemetry::Metric;
@@ -29,6 +31,9 @@ const CLAIM_ABOVE_BYTES: usize = 256 << 10;
 
 /// The folder of the object store with the bytes of large letters.
 const BODIES: &str = "dead/";
+
+/// Items that are asked for at once when it is looked which are held.
+const LOOKS_AT_ONCE: usize = 64;
 
 /// Where a message came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -315,11 +320,29 @@ impl Held {
         &self.items
     }
 
+    /// Reads all at the next look, whether or not letters came or went.
+    pub const fn forget(&mut self) {
+        self.state = None;
+    }
+
     /// Looks again. True when the items were read anew.
     ///
     /// # Errors
     /// When the broker does not answer: the items stay as they were.
     pub async fn look(&mut self, context: &Context) -> Result<bool, Failure> {
+        self.look_among(context, |_| true).await
+    }
+
+    /// As [`Held::look`], of the wanted items alone: of no other is it asked whether it has an outcome. Who wants others than
+    /// at the last look calls [`Held::forget`] before.
+    ///
+    /// # Errors
+    /// As [`Held::look`].
+    pub async fn look_among(
+        &mut self,
+        context: &Context,
+        is_wanted: impl Fn(&ItemKey) -> bool + Send,
+    ) -> Result<bool, Failure> {
         let stream = context.jetstream().get_stream(declared::DEAD.name).await;
         let stream = stream.map_err(|error| Failure::of(Class::Transient, &error))?;
         let state = &stream.cached_info().state;
@@ -329,24 +352,28 @@ impl Held {
         }
         let items = match messages {
             0 => HashSet::new(),
-            _ => read_held(context).await?,
+            _ => read_held(context, is_wanted).await?,
         };
         (self.state, self.items) = (state, items);
         Ok(true)
     }
 }
 
-async fn read_held(context: &Context) -> Result<HashSet<ItemKey>, Failure> {
-    let mut held = HashSet::new();
-    for letter in letters(context).await?.into_iter().filter(|letter| letter.is_held) {
-        let Some((key, on)) = letter.key().zip(letter.subject.as_deref()) else {
-            continue;
-        };
-        if !held.contains(&key) && !outcome::is_recorded(context, on).await? {
-            held.insert(key);
-        }
-    }
-    Ok(held)
+async fn read_held(
+    context: &Context,
+    is_wanted: impl Fn(&ItemKey) -> bool + Send,
+) -> Result<HashSet<ItemKey>, Failure> {
+    let letters = letters(context).await?.into_iter().filter(|letter| letter.is_held);
+    let wanted: HashSet<(ItemKey, String)> = letters
+        .filter_map(|letter| letter.key().zip(letter.subject))
+        .filter(|(key, _)| is_wanted(key))
+        .collect();
+    stream::iter(wanted)
+        .map(|(key, on)| async move { Ok((!outcome::is_recorded(context, &on).await?).then_some(key)) })
+        .buffer_unordered(LOOKS_AT_ONCE)
+        .try_filter_map(|key| ready(Ok(key)))
+        .try_collect()
+        .await
 }
 
 #[cfg(test)]
