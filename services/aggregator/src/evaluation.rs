@@ -40,6 +40,9 @@ impl Newest {
 /// Dropping it loses nothing: the next one folds the same grades from the start.
 pub(crate) async fn follow(context: Context, mut newest: watch::Receiver<Newest>) {
     let event = newest.borrow_and_update().event.clone();
+    if event.state.is_ended() {
+        return;
+    }
     let outlet = Outlet::new(context.clone());
     let Some((manifest, clusters)) = manifest(&context, &event, &outlet, &newest).await else {
         return;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use tidemill_domain::{EvaluationId, EvaluationState};
+use tidemill_domain::{EvaluationId, EvaluationState, Timestamp};
 use tidemill_service::fault::{self, Point};
 use tidemill_service::{Context, Fatal, Follow, Followed, Held, Start, acquire};
 use tidemill_streams::{declared, evaluation_event};
@@ -67,6 +67,9 @@ async fn aggregate(context: &Context, held: &Held) {
             () = held.lost().cancelled() => break,
             Some(ended) = live.tasks.join_next_with_id() => {
                 live.note_end(ended);
+                if is_current {
+                    live.start();
+                }
                 continue;
             }
             message = next => message,
@@ -93,8 +96,8 @@ struct Live {
     changed: Vec<EvaluationId>,
     folding: Folding,
     tasks: JoinSet<()>,
-    /// The evaluations of the tasks that fold.
-    folded: HashMap<Id, EvaluationId>,
+    /// The evaluations of the tasks that fold, and which life of them.
+    folded: HashMap<Id, (EvaluationId, Timestamp)>,
     /// How often an evaluation's fold died.
     deaths: HashMap<EvaluationId, u32>,
 }
@@ -149,7 +152,8 @@ impl Live {
             let state = newest.borrow().event.state;
             if newest.receiver_count() == 0 && is_served(state) {
                 let folding = (self.folding)(self.context.clone(), newest.subscribe());
-                self.folded.insert(self.tasks.spawn(folding).id(), id.clone());
+                let life = newest.borrow().event.life();
+                self.folded.insert(self.tasks.spawn(folding).id(), (id.clone(), life));
             }
             if state == EvaluationState::Superseded {
                 superseded.push(newest.borrow().clone());
@@ -176,8 +180,15 @@ impl Live {
             Ok((task, ())) => (task, None),
             Err(error) => (error.id(), Some(error)),
         };
-        let evaluation = self.folded.remove(&task);
-        let Some(error) = error else { return };
+        let (evaluation, life) = self.folded.remove(&task).unzip();
+        let Some(error) = error else {
+            // It may have been queued again while its fold still said how its life before ended.
+            let newest = evaluation.as_ref().and_then(|id| self.newest.get(id));
+            if newest.is_some_and(|newest| Some(newest.borrow().event.life()) != life) {
+                self.changed.extend(evaluation);
+            }
+            return;
+        };
         tracing::error!(evaluation_id = evaluation.as_ref().map(EvaluationId::as_str), %error, "a task died");
         let Some(id) = evaluation else { return };
         let Some(newest) = self.newest.get(&id).map(watch::Sender::subscribe) else {
@@ -193,12 +204,13 @@ impl Live {
             self.tasks.spawn(give_up(context, newest, error.to_string()));
             return;
         }
+        let life = newest.borrow().event.life();
         let (folding, pause) = (self.folding, DEATH_PAUSE * *deaths);
         let again = async move {
             tokio::time::sleep(pause).await;
             folding(context, newest).await;
         };
-        self.folded.insert(self.tasks.spawn(again).id(), id);
+        self.folded.insert(self.tasks.spawn(again).id(), (id, life));
     }
 
     /// Stops the tasks where they are; each ends at its next await.

@@ -487,3 +487,34 @@ async fn two_aggregators_say_everything_once() {
     }
     assert_eq!(finals(&bench.results().await).len(), 1);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_evaluation_queued_again_while_its_fold_still_tells_its_end_is_folded_again() {
+    let bench = Bench::start(manifest(1, 1)).await;
+    // The first fold ends when it is told anything, with the word for its own life alone.
+    let mut live = Live::new(bench.context.clone(), |_, mut newest| {
+        Box::pin(async move { newest.changed().await.unwrap() })
+    });
+    let serving = bench.event.next(EvaluationState::Serving, now(), None);
+    let mut again = serving.clone();
+    again.timeline.queued = Some(Timestamp(serving.life().0 + 1));
+    let id = serving.evaluation.clone();
+    live.newest.insert(
+        id.clone(),
+        watch::Sender::new(Newest {
+            sequence: 1,
+            event: serving,
+        }),
+    );
+    live.changed.push(id.clone());
+    live.start();
+    live.newest[&id].send_replace(Newest {
+        sequence: 2,
+        event: again,
+    });
+    let ended = live.tasks.join_next_with_id().await.unwrap();
+    live.note_end(ended);
+    live.start();
+    assert_eq!(live.tasks.len(), 1, "its new life is folded");
+    live.stop().await;
+}

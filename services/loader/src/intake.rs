@@ -137,7 +137,7 @@ pub(crate) async fn handle(context: Context, delivery: Delivery) -> Settled {
     tokio::select! {
         () = context.draining.cancelled() => Err(Failure::cancelled()),
         () = delivery.stopped.cancelled() => Err(Failure::cancelled()),
-        queued = queue(&context, &event, patience) => queued.map(drop).map_err(failed),
+        queued = enqueue(&context, &event, patience, delivery.delivered > 1) => queued.map(drop).map_err(failed),
     }
 }
 
@@ -166,6 +166,16 @@ fn parse<T: serde::de::DeserializeOwned>(payload: &[u8]) -> Result<T, IntakeErro
 /// # Errors
 /// [`IntakeError`].
 pub async fn queue(context: &Context, event: &Written, patience: Duration) -> Result<Vec<Queued>, IntakeError> {
+    enqueue(context, event, patience, false).await
+}
+
+/// As [`queue`]. With `again` it may have been begun before, by a loader that died over it.
+async fn enqueue(
+    context: &Context,
+    event: &Written,
+    patience: Duration,
+    again: bool,
+) -> Result<Vec<Queued>, IntakeError> {
     let seen = now();
     let names = if event.suites.is_empty() {
         &context.config.loader.default_suites
@@ -186,7 +196,7 @@ pub async fn queue(context: &Context, event: &Written, patience: Duration) -> Re
     let mut queued = Vec::with_capacity(rendered.len());
     for suite in rendered {
         let evaluation = evaluation_event(context, event, &source, &checkpoint, suite, seen)?;
-        queued.push(enter(context, evaluation).await?);
+        queued.push(enter(context, evaluation, again).await?);
     }
     Ok(queued)
 }
@@ -328,7 +338,7 @@ fn team(context: &Context, event: &Written) -> Result<TeamId, IntakeError> {
 
 /// Publishes the evaluation as queued, unless it is known. One that is known is queued again
 /// where samples are missing and nobody works on them, or where it is to be served otherwise than before.
-async fn enter(context: &Context, mut event: EvaluationEvent) -> Result<Queued, IntakeError> {
+async fn enter(context: &Context, mut event: EvaluationEvent, again: bool) -> Result<Queued, IntakeError> {
     let lookup = |reason: String| IntakeError::Lookup {
         evaluation: event.evaluation.clone(),
         reason,
@@ -351,7 +361,7 @@ async fn enter(context: &Context, mut event: EvaluationEvent) -> Result<Queued, 
         };
         if !reopen {
             if !known.state.is_ended() {
-                grade_what_is_left(context, &known).await.map_err(restore)?;
+                grade_what_is_left(context, &known, again).await?;
             }
             return Ok(Queued {
                 event: known,
@@ -368,19 +378,44 @@ async fn enter(context: &Context, mut event: EvaluationEvent) -> Result<Queued, 
     tracing::info!(evaluation_id = %event.evaluation, run_id = %event.run, step = event.step.0, suite = %event.suite.name, samples = event.samples, "queued");
     if had_ended {
         // After it is queued: of an evaluation that has ended no outcome is recorded for what cannot be graded.
-        let again = tidemill_archive::grade_again(context, &event).await.map_err(restore)?;
-        tracing::info!(evaluation_id = %event.evaluation, completions = again, "opened again; so many had no grade");
+        let completions = grade_again(context, &event).await.map_err(restore)?;
+        tracing::info!(evaluation_id = %event.evaluation, completions, "opened again; so many had no grade");
     }
     Ok(Queued { event, known: false })
 }
 
-/// Brings completions before the graders again that none will grade otherwise: all samples have one and the graders have
-/// nothing left to do. So it is where a loader died between queueing an evaluation again and this.
-async fn grade_what_is_left(context: &Context, known: &EvaluationEvent) -> Result<(), tidemill_archive::Error> {
-    let are_idle = matches!(ungraded(context).await, Ok(0));
-    if are_idle && tidemill_archive::completions(context, known).await? == known.samples {
-        let again = tidemill_archive::grade_again(context, known).await?;
-        tracing::info!(evaluation_id = %known.evaluation, completions = again, "known; so many had no grade");
+/// Brings the ungraded completions of an evaluation before the graders again, however often the broker is away meanwhile:
+/// nobody else will.
+async fn grade_again(context: &Context, event: &EvaluationEvent) -> Result<u64, tidemill_archive::Error> {
+    let mut backoff = Backoff::standard();
+    loop {
+        match tidemill_archive::grade_again(context, event).await {
+            Err(error) if error.class() == Class::Transient => {
+                tracing::warn!(evaluation_id = %event.evaluation, %error, "completions not brought to the graders yet");
+                sleep(backoff.next_pause()).await;
+            }
+            ended => return ended,
+        }
+    }
+}
+
+/// Brings completions of a live evaluation before the graders again that none will grade otherwise, because a loader died
+/// between queueing it again and that. They are known by graders that have nothing left to do; an announcement that comes
+/// `again`, as after such a death, waits for that.
+async fn grade_what_is_left(context: &Context, known: &EvaluationEvent, again: bool) -> Result<(), IntakeError> {
+    let lookup = |reason: String| IntakeError::Lookup {
+        evaluation: known.evaluation.clone(),
+        reason,
+    };
+    let left = ungraded(context).await;
+    if matches!(left, Ok(0)) {
+        let completions = grade_again(context, known).await;
+        let completions = completions.map_err(|error| lookup(error.to_string()))?;
+        tracing::info!(evaluation_id = %known.evaluation, completions, "known; so many had no grade");
+        return Ok(());
+    }
+    if again {
+        return Err(lookup("the graders still have something to do".to_owned()));
     }
     Ok(())
 }

@@ -2,7 +2,9 @@
 //!
 //! Without it nothing would end: the dispatcher would release the item again, and its evaluation would wait for ever.
 
-use tidemill_domain::{Class, Completion, Ending, EvaluationEvent, EvaluationId, Grade, ItemKey, Outcome, Release};
+use tidemill_domain::{
+    Class, Completion, Ending, EvaluationEvent, EvaluationId, EvaluationState, Grade, ItemKey, Outcome, Release,
+};
 use tidemill_streams::{Stream, declared, subject};
 
 use crate::{Context, Failure, Published, leader, now};
@@ -104,19 +106,22 @@ async fn holds(context: &Context, stream: Stream, on: String) -> Result<bool, Fa
     Ok(last.is_some())
 }
 
-/// The newest event of an evaluation, by [`EvaluationEvent::displaces`] over all that can be read; `None` when none is known.
+/// The newest event of an evaluation, by [`EvaluationEvent::displaces`] over the last one of each state; `None` when none is known.
 ///
 /// # Errors
 /// When the broker does not answer.
 pub async fn newest_event(context: &Context, evaluation: &EvaluationId) -> Result<Option<EvaluationEvent>, Failure> {
-    let filter = subject::evaluation_events(evaluation);
-    let last = leader::last(context.jetstream(), declared::EVALUATION.name, &filter).await;
-    if last.map_err(|error| Failure::of(Class::Transient, &error))?.is_none() {
-        return Ok(None);
-    }
-    let mut follow = crate::Follow::open(context, declared::EVALUATION, filter, false, crate::Start::Beginning).await;
+    // One read a state, and no consumer: this may be asked for each of thousands of letters.
+    let last = EvaluationState::ALL.map(|state| async move {
+        let on = subject::evaluation(evaluation, state);
+        leader::last(context.jetstream(), declared::EVALUATION.name, &on).await
+    });
+    let mut events = futures::future::try_join_all(last)
+        .await
+        .map_err(|error| Failure::of(Class::Transient, &error))?;
+    events.sort_by_key(|message| message.as_ref().map(|message| message.sequence));
     let mut newest: Option<EvaluationEvent> = None;
-    while let Some(message) = follow.next_known().await {
+    for message in events.into_iter().flatten() {
         let event = tidemill_streams::evaluation_event(&message.subject, &message.payload);
         if let Some(event) = event.filter(|event| newest.as_ref().is_none_or(|known| event.displaces(known))) {
             newest = Some(event);
