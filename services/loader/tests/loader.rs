@@ -640,7 +640,7 @@ async fn an_invalid_evaluation_with_a_missing_grade_is_opened_again_and_that_com
         .publish(&grade_of(&completion_of(&event, 7)), None)
         .await
         .unwrap();
-    publisher.publish(&StateChange(invalid(&event, 0)), None).await.unwrap();
+    publisher.publish(&StateChange(invalid(&again, 0)), None).await.unwrap();
     let again = bench.announce(&engine, None).await;
     assert_eq!(again.state, EvaluationState::Invalid);
     assert_eq!(done.info().await.unwrap().state.messages, 102);
