@@ -1,7 +1,7 @@
 //! What a run came to, compared with the undisturbed one.
 
 use std::collections::{HashMap, HashSet};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 use tidemill_testkit::engine::Asked;
@@ -25,7 +25,7 @@ pub struct Outcome {
     pub lost: u64,
     /// Completions, grades, last results and ends beyond one each.
     pub twice: u64,
-    /// Requests for what had been stored already.
+    /// Requests for what had been stored already, for longer than a look is good for.
     pub regenerated: u64,
     /// Requests made again although nothing that was in flight was disturbed.
     pub unexplained: u64,
@@ -120,9 +120,12 @@ struct Again {
     stored: Option<SystemTime>,
 }
 
+/// A generator asks on a look that is at most so old: what was stored since it could not know.
+const LOOK_IS_GOOD_FOR: Duration = Duration::from_millis(100);
+
 impl Again {
     fn is_of_stored(&self) -> bool {
-        self.stored.is_some_and(|stored| stored < self.at)
+        self.stored.is_some_and(|stored| stored + LOOK_IS_GOOD_FOR < self.at)
     }
 
     /// It was in flight at a disturbance of generators, engine or broker: asked before that was over, and not stored when it began. Each disturbance
@@ -159,7 +162,6 @@ impl Again {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     fn at(seconds: u64) -> SystemTime {
         SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
