@@ -87,9 +87,9 @@ impl Summary {
     /// Too little happened for the run to prove anything: too few messages, or hardly a fault.
     #[must_use]
     pub fn did_nothing(&self) -> bool {
-        let faults =
-            self.kills + self.suspensions + self.drains + self.broker_kills + self.cuts + self.full + self.expired;
-        let disorder = self.lost + self.delayed + self.redelivered + self.joins + self.lost_releases + self.panics;
+        let of_processes = self.kills + self.suspensions + self.drains + self.panics;
+        let faults = of_processes + self.broker_kills + self.cuts + self.full + self.expired;
+        let disorder = self.lost + self.delayed + self.redelivered + self.joins + self.lost_releases;
         self.messages < 200 || self.asked < self.items || faults < 2 || faults + disorder < 5
     }
 }
