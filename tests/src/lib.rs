@@ -7,4 +7,4 @@ mod workbench;
 
 pub use command::{Ran, tidemill};
 pub use pipeline::{Pipeline, ROLES, Setup, limit_stream};
-pub use workbench::{SUITE, Workbench, workspace};
+pub use workbench::{GENERATED, SUITE, Workbench, workspace};

@@ -47,6 +47,33 @@ target = "{{ right }}"
 kind = "likelihood"
 "#;
 
+/// Generation of a few tokens, greedy and drawn with seeds.
+pub const GENERATED: &str = r#"
+name = "generated"
+version = "1"
+
+[[benchmark]]
+name = "greedy"
+data = "sums.jsonl"
+id = "id"
+prompt = "Q: {{ a }}+{{ b }}\nA:"
+target = "{{ sum }}"
+max_tokens = 24
+[benchmark.grader]
+kind = "exact"
+
+[[benchmark]]
+name = "drawn"
+data = "sums.jsonl"
+id = "id"
+prompt = "{{ a }} and {{ b }}"
+target = "{{ sum }}"
+max_tokens = 24
+temperature = 0.8
+[benchmark.grader]
+kind = "exact"
+"#;
+
 /// A folder with a suite and a data directory, removed when dropped.
 #[derive(Debug)]
 pub struct Workbench {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tidemill_testkit::engine::Request;
 use tidemill_testkit::{Broker, FakeEngine, Service};
-use tidemill_tests::{Workbench, tidemill, workspace};
+use tidemill_tests::{GENERATED, Workbench, tidemill, workspace};
 
 const ITEMS: usize = 150;
 const IN_FLIGHT: u64 = 16;
@@ -27,33 +27,6 @@ struct Pipeline {
     /// Further environment of the services.
     environment: &'static [(&'static str, &'static str)],
 }
-
-/// Generation of a few tokens, greedy and drawn with seeds.
-const GENERATED: &str = r#"
-name = "generated"
-version = "1"
-
-[[benchmark]]
-name = "greedy"
-data = "sums.jsonl"
-id = "id"
-prompt = "Q: {{ a }}+{{ b }}\nA:"
-target = "{{ sum }}"
-max_tokens = 24
-[benchmark.grader]
-kind = "exact"
-
-[[benchmark]]
-name = "drawn"
-data = "sums.jsonl"
-id = "id"
-prompt = "{{ a }} and {{ b }}"
-target = "{{ sum }}"
-max_tokens = 24
-temperature = 0.8
-[benchmark.grader]
-kind = "exact"
-"#;
 
 /// One process at a time is asked for little, so that an evaluation lasts long enough to be disturbed.
 const SLOW: [(&str, &str); 2] = [

@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use async_nats::connection::State;
 use async_nats::jetstream::message::PublishMessage;
-use async_nats::jetstream::stream::DirectGetErrorKind;
 use tidemill_codec::{Body, Envelope, claim, decode, encode, seal, unseal};
 use tidemill_domain::{Asked, Benchmark, Completion, Digest, Generation, GenerationKey, GroupId, Item, Release, Reuse};
 use tidemill_domain::{Class, ServerGroup};
-use tidemill_service::{Context, Delivery, Failure, now};
+use tidemill_service::{Context, Delivery, Failure, leader, now};
+use tidemill_storage::CLAIM_ABOVE_BYTES;
 use tidemill_streams::{declared, subject};
 use tidemill_telemetry::Metric;
 use tokio::time::{Instant, timeout};
@@ -28,9 +28,6 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// How long nothing is stored after a store that failed: a cache that does not answer must not slow every item.
 const REST: Duration = Duration::from_secs(10);
-
-/// Sealed generations above this many bytes lie in the object store, like completions.
-const CLAIM_ABOVE_BYTES: usize = 256 << 10;
 
 /// Generations that may wait to be stored late; those beyond are not stored.
 const LATE: usize = 4_096;
@@ -143,19 +140,10 @@ impl Cache {
     }
 
     async fn look(&self, key: GenerationKey) -> Result<Generation, Missed> {
-        let jetstream = self.context.jetstream();
-        let stream = jetstream
-            .get_stream_no_info(declared::CACHE.name)
-            .await
-            .map_err(Missed::failed)?;
-        let message = match stream
-            .direct_get_last_for_subject(subject::cache(&self.group, &key))
-            .await
-        {
-            Ok(message) => message,
-            Err(error) if error.kind() == DirectGetErrorKind::NotFound => return Err(Missed::Nothing),
-            Err(error) => return Err(Missed::failed(error)),
-        };
+        // Of the leader: a copy that is behind would have it generated twice.
+        let on = subject::cache(&self.group, &key);
+        let last = leader::last(self.context.jetstream(), declared::CACHE.name, &on).await;
+        let message = last.map_err(Missed::failed)?.ok_or(Missed::Nothing)?;
         let message = unseal(&message.payload).map_err(Missed::damaged)?;
         let generation: Generation = match Envelope::open(message).map_err(Missed::damaged)?.body {
             Body::Here(_) => decode(message).map_err(Missed::damaged)?,

@@ -7,15 +7,13 @@ use futures::StreamExt as _;
 use tidemill_domain::{Completion, Digest, EvaluationEvent, Grade, ItemKey, TraceContext};
 use tidemill_service::fault::{self, Point};
 use tidemill_service::{Context, Follow, Followed, Published, Start, Ttl, now};
+use tidemill_storage::CLAIM_ABOVE_BYTES;
 use tidemill_streams::{declared, subject};
 
 use crate::{Error, Known, Layout, Record, Records, Sample, Samples, State, Stored, purge};
 
 /// Samples put back at once, each waiting for the broker.
 const IN_FLIGHT: usize = 64;
-
-/// Messages above this many bytes are put back by claim check, as they came.
-const CLAIM_ABOVE_BYTES: usize = 256 << 10;
 
 /// Samples of an evaluation that have a completion, wherever that is.
 ///

@@ -19,4 +19,4 @@ pub use cached::{CachedBody, cached_body};
 pub use claims::Claim;
 pub use error::Error;
 pub use objects::Kind;
-pub use store::Store;
+pub use store::{CLAIM_ABOVE_BYTES, Store};

@@ -21,8 +21,8 @@ pub struct Store {
     pub(crate) blocks: Arc<Blocks>,
 }
 
-/// Bodies above this many bytes travel by claim check.
-const CLAIM_ABOVE_BYTES: usize = 256 << 10;
+/// Bodies above this many bytes travel by claim check, as letters and cached generations do.
+pub const CLAIM_ABOVE_BYTES: usize = 256 << 10;
 
 impl Store {
     /// Opens the store at an address; a folder is created.

@@ -14,8 +14,8 @@ use tidemill_testkit::{Broker, FakeEngine, Proxy, Service};
 use super::evidence;
 use super::scenario::{Action, Fault, Network, Role, Scenario};
 use super::surroundings;
-use super::work::{GENERATED, Work};
-use crate::{Workbench, tidemill, workspace};
+use super::work::Work;
+use crate::{GENERATED, Workbench, tidemill, workspace};
 
 /// Longest wait for anything, on a machine that is busy with other runs.
 const PATIENCE: Duration = Duration::from_secs(240);

@@ -45,33 +45,6 @@ pub enum Work {
 /// How long the scripted engine thinks.
 const THINKING: Duration = Duration::from_millis(60);
 
-/// Generation of a few tokens, greedy and drawn with seeds.
-pub(super) const GENERATED: &str = r#"
-name = "generated"
-version = "1"
-
-[[benchmark]]
-name = "greedy"
-data = "sums.jsonl"
-id = "id"
-prompt = "Q: {{ a }}+{{ b }}\nA:"
-target = "{{ sum }}"
-max_tokens = 24
-[benchmark.grader]
-kind = "exact"
-
-[[benchmark]]
-name = "drawn"
-data = "sums.jsonl"
-id = "id"
-prompt = "{{ a }} and {{ b }}"
-target = "{{ sum }}"
-max_tokens = 24
-temperature = 0.8
-[benchmark.grader]
-kind = "exact"
-"#;
-
 impl Work {
     /// Sums in the data file.
     pub(super) const fn items(self) -> usize {

@@ -13,9 +13,9 @@ use crate::step::{Action, Event, next};
 /// Looks whether the item's completion is recorded.
 type Look<'a> = Box<dyn Fn() -> BoxFuture<'a, Result<bool, Failure>> + Send + Sync + 'a>;
 
-/// The age of a look, most of it a wait for a slot, after which an item is looked up again before it is asked for. After a broker was lost two generators
-/// may hold one item, and the one that waits would ask for what the other has finished meanwhile. A look that is younger
-/// is not repeated: where slots are free, an item is looked up once.
+/// The age of a look, most of it a wait for a slot, after which an item is looked up again before it is asked for. After a
+/// broker was lost two generators may hold one item, and the one that waits would ask for what the other has finished
+/// meanwhile. A look that is younger is not repeated: where slots are free, an item is looked up once.
 pub(crate) const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// An item while it is asked for.

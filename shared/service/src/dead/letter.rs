@@ -8,6 +8,7 @@ use async_nats::HeaderMap;
 use async_nats::jetstream::stream::LastRawMessageErrorKind;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use tidemill_domain::{Class, Digest, ItemKey, Timestamp, TraceContext};
+use tidemill_storage::CLAIM_ABOVE_BYTES;
 use tidemill_streams::{DeadLetter, Message as _, declared, subject};
 use tidemill_telemetry::Metric;
 
@@ -25,9 +26,6 @@ const FAILURES: &str = "Tidemill-Failures";
 const DELIVERIES: &str = "Tidemill-Deliveries";
 const HELD: &str = "Tidemill-Held";
 const CLAIM: &str = "Tidemill-Claim";
-
-/// Letters with more bytes keep them in the object store: with their headers they might not fit a message.
-const CLAIM_ABOVE_BYTES: usize = 256 << 10;
 
 /// The folder of the object store with the bytes of large letters.
 const BODIES: &str = "dead/";
