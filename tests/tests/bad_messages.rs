@@ -286,6 +286,11 @@ fn bad_messages_on_every_subject_harm_no_other_evaluation() {
         pipeline.put(&format!("tm.evaluation.{NOBODY}.state{index}"), text);
         pipeline.put(&format!("tm.result.team.run.suite.bench{index}"), text);
         pipeline.put(&format!("tm.dead.anybody{index}"), text);
+        // As if the broker had said that it delivers a message no more.
+        pipeline.put(
+            &format!("$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.DONE.forged{index}"),
+            text,
+        );
         pipeline.put_value("tm_groups", &format!("group{index}"), text.as_bytes());
         pipeline.put_value("tm_leases", &format!("group.{index}"), text.as_bytes());
         pipeline.put_value("tm_meta", &format!("key{index}"), text.as_bytes());
