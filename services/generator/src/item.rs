@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use futures::FutureExt as _;
-use tidemill_domain::{Benchmark, Class, Completion, Ending, Item, ItemKey, Manifest, Prompt, Release};
+use tidemill_domain::{
+    Benchmark, Class, Completion, Ending, Item, ItemKey, Manifest, Partial, Prompt, Release, Served,
+};
 use tidemill_inference::{Answer, Engine, Request, Scoring};
 use tidemill_service::fault::{self, Point};
 use tidemill_service::settle::Failure;
@@ -220,8 +222,15 @@ impl<E: Engine> Worker<E> {
             top_p: settings.top_p,
             stop: &settings.stop,
             seed: Some(settings.sample_seed(&item.id, release.key.sample)),
+            penalties: benchmark.penalties,
+            stream: false,
+            stall_timeout: self.context.config.generator.request_timeout,
         };
-        match ask(self.places(), Generate(request), self.budget(), &self.signals, course).await? {
+        let question = Generate {
+            request,
+            partial: Partial::default(),
+        };
+        match ask(self.places(), question, self.budget(), &self.signals, course).await? {
             Ended::Answered(answer) => Ok(Outcome {
                 detail: (answer.ending == Ending::Empty)
                     .then(|| "the engine said success and sent nothing, however often it was asked".to_owned()),
@@ -294,6 +303,8 @@ impl Outcome {
                 truncated: false,
                 prompt_tokens: 0,
                 completion_tokens: 0,
+                cached_tokens: None,
+                first_token_after: None,
             },
             choices: Vec::new(),
             detail: Some(detail),
@@ -324,6 +335,10 @@ fn completion(release: &Release, outcome: Outcome, tally: Tally) -> Completion {
         requests: tally.requests,
         attempts: tally.attempts,
         cached: false,
+        served: Served {
+            cached_tokens: answer.cached_tokens,
+            ..Served::default()
+        },
         generation: None,
         engine: tally.engine,
         started: tally.started.unwrap_or(finished),

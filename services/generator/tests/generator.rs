@@ -9,8 +9,8 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use tidemill_config::Config;
 use tidemill_domain::{
-    BenchmarkName, Completion, Digest, Ending, EvaluationId, GraderSpec, GroupId, Item, ItemKey, Normalise, Prompt,
-    Release, Replica, Reuse, ServerGroup, Settings, SuiteName, SuiteRef, Tier, WholeBenchmark, WholeManifest,
+    BenchmarkName, Completion, Digest, Ending, EngineKind, EvaluationId, GraderSpec, GroupId, Item, ItemKey, Normalise,
+    Prompt, Release, Replica, Reuse, ServerGroup, Settings, SuiteName, SuiteRef, Tier, WholeBenchmark, WholeManifest,
 };
 use tidemill_service::{Context, Follow, Published, Start, connect, now, prepare};
 use tidemill_storage::{Address, Store};
@@ -67,6 +67,7 @@ impl Bench {
             url: engine.url(),
             model: engine.model().to_owned(),
             max_in_flight: SLOTS / engines.len() as u32,
+            kind: EngineKind::OpenAi,
         };
         let record = ServerGroup {
             schema: 1,
@@ -103,6 +104,8 @@ impl Bench {
             manifest,
             again,
             reuse: Reuse::Never,
+            expected_tokens: 0,
+            prefix: 0,
         };
         let released = Released {
             group: group(),

@@ -15,8 +15,10 @@ mod generation;
 mod grade;
 mod group;
 mod key;
+mod length;
 mod manifest;
 mod name;
+mod partial;
 mod release;
 mod result;
 pub mod statistics;
@@ -26,16 +28,20 @@ mod whole;
 
 pub use block::{BLOCK_BYTES, BLOCK_ITEMS, Block, BlockRef, ClusterColumn, ClustersRef, Packer};
 pub use checkpoint::{CheckpointEvent, RolledBack, Source, Written};
-pub use completion::{ChoiceScore, Completion, Ending};
+pub use completion::{ChoiceScore, Completion, Ending, Served};
 pub use digest::Digest;
 pub use evaluation::{EvaluationEvent, EvaluationState, SuiteRef, Tier, Timeline};
 pub use failure::Class;
 pub use generation::{Asked, Generation, GenerationKey, InvalidGenerationKey, LANE, Question, Reuse};
 pub use grade::{Grade, Outcome};
-pub use group::{Replica, ServerGroup};
+pub use group::{Capacity, EngineKind, Replica, ReplicaLoad, ServerGroup};
 pub use key::ItemKey;
-pub use manifest::{Benchmark, GraderSpec, Item, Manifest, Message, Normalise, Prompt, Settings, Take};
+pub use length::{class_length, length_class};
+pub use manifest::{
+    Benchmark, Continuation, GraderSpec, Item, Manifest, Message, Normalise, Outline, Penalties, Prompt, Settings, Take,
+};
 pub use name::{BenchmarkName, EvaluationId, GroupId, InvalidName, MAX_NAME_BYTES, RunId, Step, SuiteName, TeamId};
+pub use partial::{Parked, Partial};
 pub use release::Release;
 pub use result::{BenchmarkResult, EvaluationResult, OutcomeCounts, ResultMessage, ResultState};
 pub use time::Timestamp;

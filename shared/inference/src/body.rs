@@ -115,6 +115,8 @@ fn encode(body: &impl Serialize, text_bytes: usize) -> Bytes {
 
 #[cfg(test)]
 mod tests {
+    use tidemill_domain::Penalties;
+
     use super::*;
 
     fn json(request: &Request<'_>, with_neutral_fields: bool) -> serde_json::Value {
@@ -129,6 +131,9 @@ mod tests {
             top_p: 0.9,
             stop,
             seed: Some(7),
+            penalties: Penalties::default(),
+            stream: false,
+            stall_timeout: std::time::Duration::from_secs(60),
         }
     }
 

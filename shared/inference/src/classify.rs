@@ -118,6 +118,8 @@ fn classify_choice(choice: Choice<'_>, usage: Usage, request: &Request<'_>) -> V
         truncated: ending == Ending::Length,
         prompt_tokens: usage.prompt_tokens.unwrap_or(0),
         completion_tokens: generated.unwrap_or(0),
+        cached_tokens: None,
+        first_token_after: None,
     };
     match ending {
         Ending::Empty => Verdict::Suspect(answer),
@@ -155,6 +157,8 @@ fn filtered(detail: String) -> Answer {
         truncated: false,
         prompt_tokens: 0,
         completion_tokens: 0,
+        cached_tokens: None,
+        first_token_after: None,
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tidemill_domain::Prompt;
+use tidemill_domain::{Partial, Prompt};
 
 use crate::body::{self, NEUTRAL_FIELDS};
 use crate::classify::settle;
@@ -12,8 +12,8 @@ use crate::complaint::Complaint;
 use crate::http::{Endpoint, Exchange};
 use crate::wire::Reply;
 use crate::{
-    Answer, Attempt, Capabilities, Client, Connection, Engine, HttpOutcome, NeedsContextTokens, ProbeError, Request,
-    Scored, Scoring, Verdict, classify, classify_score,
+    Answer, Attempt, Capabilities, Client, Connection, Engine, HttpOutcome, Load, NeedsContextTokens, ProbeError,
+    Request, Scored, Scoring, Verdict, classify, classify_score,
 };
 
 /// How long a live engine may take to list its models.
@@ -86,7 +86,7 @@ impl Engine for OpenAi {
         self.capabilities
     }
 
-    async fn complete(&self, request: &Request<'_>, connection: Connection) -> Attempt<Answer> {
+    async fn complete(&self, request: &Request<'_>, connection: Connection, _: &mut Partial) -> Attempt<Answer> {
         let endpoint = match request.prompt {
             Prompt::Text(_) => Endpoint::Completions,
             Prompt::Chat(_) => Endpoint::Chat,
@@ -159,6 +159,10 @@ impl Engine for OpenAi {
         crate::probe::serves(&self.client, &self.model, ALIVE_TIMEOUT)
             .await
             .map(drop)
+    }
+
+    async fn load(&self) -> Result<Load, ProbeError> {
+        Ok(Load::default())
     }
 }
 

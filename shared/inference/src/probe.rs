@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidemill_domain::{Message, Prompt};
+use tidemill_domain::{EngineKind, Message, Partial, Penalties, Prompt};
 
 use crate::text::with_replacements;
 use crate::wire::{Model, ModelList};
@@ -231,8 +231,15 @@ async fn one_token(engine: &OpenAi, prompt: &Prompt) -> Result<(), Verdict<Answe
         top_p: 1.0,
         stop: &[],
         seed: None,
+        penalties: Penalties::default(),
+        stream: false,
+        stall_timeout: Duration::from_secs(60),
     };
-    match engine.complete(&request, Connection::Kept).await.verdict {
+    match engine
+        .complete(&request, Connection::Kept, &mut Partial::default())
+        .await
+        .verdict
+    {
         Verdict::Done(_) => Ok(()),
         other => Err(other),
     }
@@ -245,6 +252,13 @@ fn stated(model: &Model) -> Capabilities {
         token_ids: matches!(owner, "vllm" | "sglang" | "tidemill"),
         metrics: matches!(owner, "vllm" | "sglang" | "llamacpp" | "tidemill"),
         prompt_logprobs: owner != "llamacpp",
+        kind: match owner {
+            "vllm" => EngineKind::Vllm,
+            "sglang" => EngineKind::Sglang,
+            "llamacpp" => EngineKind::LlamaCpp,
+            "tidemill" => EngineKind::Embedded,
+            _ => EngineKind::OpenAi,
+        },
         ..Capabilities::ASSUMED
     }
 }
@@ -255,7 +269,11 @@ fn no_answer(client: &Client, model: &str, verdict: Verdict<Answer>) -> ProbeErr
         model: model.to_owned(),
         passing: matches!(
             verdict,
-            Verdict::Retry { .. } | Verdict::Busy { .. } | Verdict::Down { .. } | Verdict::Suspect(_)
+            Verdict::Retry { .. }
+                | Verdict::Busy { .. }
+                | Verdict::Stalled { .. }
+                | Verdict::Down { .. }
+                | Verdict::Suspect(_)
         ),
         why: reason(verdict),
     }
@@ -265,7 +283,10 @@ fn reason<T>(verdict: Verdict<T>) -> String {
     match verdict {
         Verdict::Done(_) => "it answered".to_owned(),
         Verdict::Suspect(_) => "the answer was empty".to_owned(),
-        Verdict::Retry { why, .. } | Verdict::Busy { why, .. } | Verdict::Down { why, .. } => why,
+        Verdict::Retry { why, .. }
+        | Verdict::Busy { why, .. }
+        | Verdict::Stalled { why }
+        | Verdict::Down { why, .. } => why,
         Verdict::Overflow { detail }
         | Verdict::Rejected { detail }
         | Verdict::Unsupported { detail }

@@ -73,6 +73,11 @@ pub enum Verdict<T> {
         /// What the server said.
         detail: String,
     },
+    /// A streamed answer began and then no token came for too long.
+    Stalled {
+        /// What happened.
+        why: String,
+    },
     /// The replica is away. Not the item's fault.
     Down {
         /// What happened.
@@ -95,6 +100,7 @@ impl<T> Verdict<T> {
             Self::Rejected { .. } => "rejected",
             Self::Unsupported { .. } => "unsupported",
             Self::Fatal { .. } => "fatal",
+            Self::Stalled { .. } => "stalled",
             Self::Down { .. } => "down",
         }
     }
@@ -135,4 +141,8 @@ pub struct Answer {
     pub prompt_tokens: u64,
     /// Tokens generated, 0 where the engine does not say.
     pub completion_tokens: u64,
+    /// Tokens of the prompt that the engine had in its prefix cache; `None` where it does not say.
+    pub cached_tokens: Option<u64>,
+    /// From the request to the first token of a streamed answer.
+    pub first_token_after: Option<Duration>,
 }

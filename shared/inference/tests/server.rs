@@ -13,7 +13,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
-use tidemill_domain::{Ending, Prompt};
+use tidemill_domain::{Ending, Partial, Penalties, Prompt};
 use tidemill_inference::{
     Capabilities, Client, Connection, Engine, OpenAi, Options, ProbeError, Request, Scoring, Verdict, is_reachable,
     probe,
@@ -116,6 +116,9 @@ fn request(prompt: &Prompt) -> Request<'_> {
         top_p: 1.0,
         stop: &[],
         seed: None,
+        penalties: Penalties::default(),
+        stream: false,
+        stall_timeout: Duration::from_secs(60),
     }
 }
 
@@ -126,7 +129,10 @@ fn text() -> Prompt {
 #[tokio::test]
 async fn a_completion_comes_back_with_its_counts() {
     let server = Server::start(|_, _| ok(&four())).await;
-    let attempt = server.engine().complete(&request(&text()), Connection::Kept).await;
+    let attempt = server
+        .engine()
+        .complete(&request(&text()), Connection::Kept, &mut Partial::default())
+        .await;
     let Verdict::Done(answer) = attempt.verdict else {
         panic!("{attempt:?}")
     };
@@ -149,7 +155,10 @@ async fn a_chat_prompt_goes_to_the_chat_endpoint() {
     })
     .await;
     let prompt = Prompt::Chat(vec![]);
-    let attempt = server.engine().complete(&request(&prompt), Connection::New).await;
+    let attempt = server
+        .engine()
+        .complete(&request(&prompt), Connection::New, &mut Partial::default())
+        .await;
     assert_eq!(attempt.verdict.label(), "done");
     assert_eq!(server.paths(), ["/v1/chat/completions"]);
 }
@@ -162,8 +171,13 @@ async fn a_server_that_refuses_other_sampling_fields_is_asked_without_them_from_
     })
     .await;
     let engine = server.engine();
-    let first = engine.complete(&request(&text()), Connection::Kept).await;
-    let second = engine.clone().complete(&request(&text()), Connection::Kept).await;
+    let first = engine
+        .complete(&request(&text()), Connection::Kept, &mut Partial::default())
+        .await;
+    let second = engine
+        .clone()
+        .complete(&request(&text()), Connection::Kept, &mut Partial::default())
+        .await;
     assert_eq!((first.verdict.label(), first.requests), ("done", 2));
     assert_eq!((second.verdict.label(), second.requests), ("done", 1));
 }
@@ -172,7 +186,10 @@ async fn a_server_that_refuses_other_sampling_fields_is_asked_without_them_from_
 async fn overload_keeps_what_the_server_asked_for() {
     let server =
         Server::start(|_, _| (StatusCode::TOO_MANY_REQUESTS, [("retry-after", "7")], "").into_response()).await;
-    let attempt = server.engine().complete(&request(&text()), Connection::Kept).await;
+    let attempt = server
+        .engine()
+        .complete(&request(&text()), Connection::Kept, &mut Partial::default())
+        .await;
     let Verdict::Busy { retry_after, .. } = attempt.verdict else {
         panic!("{attempt:?}")
     };
@@ -184,7 +201,9 @@ async fn a_dead_server_is_down_and_the_request_was_not_sent() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
-    let attempt = engine(&url).complete(&request(&text()), Connection::Kept).await;
+    let attempt = engine(&url)
+        .complete(&request(&text()), Connection::Kept, &mut Partial::default())
+        .await;
     let Verdict::Down { sent, why } = attempt.verdict else {
         panic!("{attempt:?}")
     };
@@ -216,12 +235,16 @@ async fn a_connection_that_was_closed_under_the_request_is_replaced_once() {
     const ANSWER: &str =
         "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{\"choices\":[{\"text\":\"4\",\"finish_reason\":\"stop\"}]}";
     let (url, served) = raw_server(&["", ANSWER]).await;
-    let attempt = engine(&url).complete(&request(&text()), Connection::Kept).await;
+    let attempt = engine(&url)
+        .complete(&request(&text()), Connection::Kept, &mut Partial::default())
+        .await;
     assert_eq!((attempt.verdict.label(), attempt.requests), ("done", 2));
     assert_eq!(served.load(Ordering::SeqCst), 2);
 
     let (url, _) = raw_server(&[""]).await;
-    let attempt = engine(&url).complete(&request(&text()), Connection::Kept).await;
+    let attempt = engine(&url)
+        .complete(&request(&text()), Connection::Kept, &mut Partial::default())
+        .await;
     assert!(
         matches!(attempt.verdict, Verdict::Down { sent: true, .. }),
         "{attempt:?}"
@@ -232,7 +255,9 @@ async fn a_connection_that_was_closed_under_the_request_is_replaced_once() {
 #[tokio::test]
 async fn half_a_response_is_retried_on_a_new_connection() {
     let (url, _) = raw_server(&["HTTP/1.1 200 OK\r\ncontent-length: 500\r\n\r\n{\"choices\":[{\"text\":\"The"]).await;
-    let attempt = engine(&url).complete(&request(&text()), Connection::Kept).await;
+    let attempt = engine(&url)
+        .complete(&request(&text()), Connection::Kept, &mut Partial::default())
+        .await;
     assert!(
         matches!(
             attempt.verdict,
@@ -254,7 +279,9 @@ async fn an_answer_that_does_not_come_is_given_up_after_the_time_out() {
         ..Options::default()
     };
     let engine = OpenAi::new(Client::new(&url, &options).unwrap(), "tiny", Capabilities::ASSUMED);
-    let attempt = engine.complete(&request(&text()), Connection::Kept).await;
+    let attempt = engine
+        .complete(&request(&text()), Connection::Kept, &mut Partial::default())
+        .await;
     assert_eq!((attempt.verdict.label(), attempt.requests), ("retry", 1));
     drop(listener);
 }
@@ -420,7 +447,9 @@ async fn the_api_key_is_sent_and_never_shown() {
     let client = Client::new(&server.url(), &options).unwrap();
     let shown = format!("{options:?} {client:?}");
     let engine = OpenAi::new(client, "tiny", Capabilities::ASSUMED);
-    engine.complete(&request(&text()), Connection::Kept).await;
+    engine
+        .complete(&request(&text()), Connection::Kept, &mut Partial::default())
+        .await;
     let headers = server.seen.lock().unwrap()[0].2.clone();
     assert_eq!(headers["authorization"], "Bearer secret");
     assert!(!shown.contains("secret"), "{shown}");
