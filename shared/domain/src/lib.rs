@@ -36,7 +36,7 @@ pub use generation::{Asked, Generation, GenerationKey, InvalidGenerationKey, LAN
 pub use grade::{Grade, Outcome};
 pub use group::{Capacity, EngineKind, Replica, ReplicaLoad, ServerGroup};
 pub use key::ItemKey;
-pub use length::{class_length, length_class};
+pub use length::{AnswerLength, InvalidLength, class_length, length_class};
 pub use manifest::{
     Benchmark, Continuation, GraderSpec, Item, Manifest, Message, Normalise, Outline, Penalties, Prompt, Settings, Take,
 };
