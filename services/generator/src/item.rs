@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use tidemill_domain::{
-    Benchmark, Class, Completion, Ending, Item, ItemKey, Manifest, Partial, Prompt, Release, Served,
+    AnswerLength, Benchmark, Class, Completion, Ending, Item, ItemKey, Manifest, Partial, Prompt, Release, Served,
 };
 use tidemill_inference::{Answer, Engine, Request, Scoring};
 use tidemill_service::fault::{self, Point};
@@ -171,7 +171,7 @@ impl<E: Engine> Worker<E> {
                 payload,
                 trace,
                 Ttl::Stream,
-                async_nats::HeaderMap::new(),
+                length_header(completion),
             )
             .await?;
         fault::point(Point::GeneratorPublished);
@@ -289,6 +289,15 @@ impl<E: Engine> Worker<E> {
     fn budget(&self) -> Budget {
         Budget::new(self.context.config.generator.attempts)
     }
+}
+
+/// What the dispatcher learns of a completion without reading it.
+fn length_header(completion: &Completion) -> async_nats::HeaderMap {
+    let mut headers = async_nats::HeaderMap::new();
+    if let Some(length) = AnswerLength::of(completion) {
+        headers.insert(AnswerLength::HEADER, length.to_string());
+    }
+    headers
 }
 
 /// Records that an item will never be asked, so that it is not released again and its evaluation can end.
