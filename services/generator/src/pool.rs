@@ -166,7 +166,7 @@ impl<E: Engine> Pool<E> {
             let mut state = self.lock();
             if state.queue.is_empty() {
                 match state.replicas.pick(Instant::now(), &wish) {
-                    Pick::Replica(index) => return Ok(state.replicas.book(index, &wish)),
+                    Pick::Replica(index) => return Ok(state.replicas.book(index, &wish, Instant::now())),
                     Pick::Hopeless(reason) => return Err(Hopeless(reason)),
                     // Something may become due, and nobody has waited for it so far.
                     Pick::Wait(_) => self.stirred.notify_one(),
@@ -228,7 +228,7 @@ impl<E: Engine> Pool<E> {
             let Some((wish, waits)) = state.queue.remove(ticket) else {
                 return;
             };
-            let place = state.replicas.book(index, &wish);
+            let place = state.replicas.book(index, &wish, now);
             if let Err(Ok(place)) = waits.send(Ok(place)) {
                 // It was given up just now.
                 state.replicas.free(place);
@@ -408,7 +408,7 @@ impl<E: Engine> Booking<'_, E> {
 
     /// Tells what an answer was.
     pub(crate) fn took(&self, took: Took) {
-        self.pool.lock().replicas.took(self.index, took, Instant::now());
+        self.pool.lock().replicas.took(self.place, took, Instant::now());
     }
 
     /// Tells what the request told about the replica.
