@@ -67,8 +67,34 @@ pub const ARCHIVE: Bucket = Bucket {
     max_bytes: 64 << 20,
 };
 
+/// How long answers were: what the dispatcher expects of a run's next checkpoint.
+pub const LENGTHS: Bucket = Bucket {
+    name: "tm_lengths",
+    purpose: "lengths of answers, by run and block of items: what the dispatcher expects of the run's next checkpoint",
+    max_age: Some(Duration::from_secs(90 * 24 * 60 * 60)),
+    max_bytes: 256 << 20,
+};
+
+/// Answers that were interrupted and wait to be continued: item key to `Parked`, or to a claim on the object store.
+pub const PARKED: Bucket = Bucket {
+    name: "tm_parked",
+    purpose: "interrupted answers that wait to be continued: `<evaluation>.<benchmark>.<item>.<sample>` to their tokens",
+    max_age: Some(Duration::from_secs(7 * 24 * 60 * 60)),
+    max_bytes: 512 << 20,
+};
+
+/// What each generator can take of each group. An entry that is not renewed vanishes.
+pub const CAPACITY: Bucket = Bucket {
+    name: "tm_capacity",
+    purpose: "what each generator takes of each group at present: `<group>.<generator>` to `Capacity` (JSON); renewed every 2 s",
+    max_age: Some(Duration::from_secs(10)),
+    max_bytes: 4 << 20,
+};
+
 /// Every bucket.
-pub const ALL: [Bucket; 6] = [GROUPS, LEASES, META, FAILURES, ARCHIVE, SUITES];
+pub const ALL: [Bucket; 9] = [
+    GROUPS, LEASES, META, FAILURES, ARCHIVE, SUITES, LENGTHS, PARKED, CAPACITY,
+];
 
 impl Bucket {
     /// The name of the stream that holds it.

@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 use tidemill_domain::{
-    Benchmark, BenchmarkName, Digest, EvaluationId, GraderSpec, Outcome, Settings, SuiteName, SuiteRef, Tier,
+    Benchmark, BenchmarkName, Continuation, Digest, EvaluationId, GraderSpec, Outcome, Penalties, Served, Settings,
+    SuiteName, SuiteRef, Tier,
 };
 
 use super::*;
@@ -38,6 +39,10 @@ pub(crate) fn benchmark(items: u32, samples: u32) -> Benchmark {
         // No item is ever looked at here.
         blocks: Vec::new(),
         clusters: None,
+        penalties: Penalties::default(),
+        continuation: Continuation::default(),
+        spare_samples: 0,
+        outlines: Vec::new(),
     }
 }
 
@@ -61,6 +66,7 @@ pub(crate) fn grade(item: u32, sample: u32, outcome: Outcome) -> Grade {
         completion_tokens: 3,
         requests: 2,
         cached: item == 0,
+        served: Served::default(),
         started: Timestamp(1_000 + time),
         finished: Timestamp(2_000 + time),
         graded: Timestamp(3_000 + time),

@@ -7,7 +7,7 @@ mod course;
 
 use std::time::Duration;
 
-use tidemill_domain::{Ending, Timestamp};
+use tidemill_domain::{Ending, Partial, Timestamp};
 use tidemill_inference::{Answer, Attempt, Connection, Engine, Request, Scored, Scoring, Verdict};
 use tidemill_service::backoff::Backoff;
 use tidemill_service::now;
@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::course::Course;
-use crate::pool::{Booking, Hopeless, Pool};
+use crate::pool::{Booking, Hopeless, Pool, Wish};
 use crate::replicas::Sign;
 
 /// Engines that may end under one item before the item is suspected of ending them.
@@ -45,7 +45,11 @@ pub(crate) trait Ask<E>: Send {
 }
 
 /// Asks for a completion.
-pub(crate) struct Generate<'a>(pub(crate) Request<'a>);
+pub(crate) struct Generate<'a> {
+    pub(crate) request: Request<'a>,
+    /// What has arrived of the answer.
+    pub(crate) partial: Partial,
+}
 
 impl<E: Engine> Ask<E> for Generate<'_> {
     type Answer = Answer;
@@ -55,7 +59,7 @@ impl<E: Engine> Ask<E> for Generate<'_> {
     }
 
     async fn ask(&mut self, engine: &E, connection: Connection) -> Attempt<Answer> {
-        engine.complete(&self.0, connection).await
+        engine.complete(&self.request, connection, &mut self.partial).await
     }
 }
 
@@ -177,6 +181,7 @@ impl Budget {
                 }
                 Step::at_once()
             }
+            Verdict::Stalled { why } => self.bad_try(Connection::New, None).unwrap_or_else(|| failed(why)),
             // The replica is marked; another one is asked, or its return is waited for.
             Verdict::Down { sent: false, .. } => Step::at_once(),
             Verdict::Fatal { detail } => {
@@ -217,7 +222,7 @@ fn sign<T>(verdict: &Verdict<T>) -> Sign {
         Verdict::Done(_) | Verdict::Overflow { .. } | Verdict::Rejected { .. } | Verdict::Unsupported { .. } => {
             Sign::Good
         }
-        Verdict::Suspect(_) | Verdict::Retry { .. } => Sign::Bad,
+        Verdict::Suspect(_) | Verdict::Retry { .. } | Verdict::Stalled { .. } => Sign::Bad,
         Verdict::Busy {
             status, retry_after, ..
         } => Sign::Busy {
@@ -235,6 +240,8 @@ pub(crate) struct Places<'a, E> {
     pub(crate) pool: &'a Pool<E>,
     /// The requests that this process may have in flight, over all groups.
     pub(crate) room: &'a Semaphore,
+    /// What the item wants of its replica.
+    pub(crate) wish: Wish,
 }
 
 impl<'a, E: Engine> Places<'a, E> {
@@ -244,7 +251,7 @@ impl<'a, E: Engine> Places<'a, E> {
     /// # Cancel safety
     /// Nothing stays booked when the future is dropped.
     async fn take(&self, avoid: Option<usize>) -> Result<Place<'a, E>, Hopeless> {
-        let booking = self.pool.book(avoid).await?;
+        let booking = self.pool.book(Wish { avoid, ..self.wish }).await?;
         // Nobody closes the room.
         let room = self.room.acquire().await.ok();
         Ok(Place { booking, _room: room })

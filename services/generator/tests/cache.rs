@@ -9,9 +9,9 @@ use std::time::Duration;
 use tidemill_codec::{encode, seal};
 use tidemill_config::Config;
 use tidemill_domain::{
-    Asked, BenchmarkName, Completion, Digest, Ending, EvaluationId, Generation, GenerationKey, GraderSpec, GroupId,
-    Item, ItemKey, Prompt, Release, Replica, Reuse, ServerGroup, Settings, SuiteName, SuiteRef, Tier, WholeBenchmark,
-    WholeManifest,
+    Asked, BenchmarkName, Completion, Digest, Ending, EngineKind, EvaluationId, Generation, GenerationKey, GraderSpec,
+    GroupId, Item, ItemKey, Prompt, Release, Replica, Reuse, Served, ServerGroup, Settings, SuiteName, SuiteRef, Tier,
+    WholeBenchmark, WholeManifest,
 };
 use tidemill_service::{Context, Follow, Start, connect, now, prepare};
 use tidemill_storage::{Address, Store};
@@ -150,6 +150,7 @@ impl Bench {
                 url: self.engine.url(),
                 model: self.engine.model().to_owned(),
                 max_in_flight: SLOTS,
+                kind: EngineKind::OpenAi,
             }],
             context_length: None,
             updated: now(),
@@ -172,6 +173,8 @@ impl Bench {
             manifest: self.manifest.clone(),
             again,
             reuse,
+            expected_tokens: 0,
+            prefix: 0,
         };
         let released = Released {
             group: group(),
@@ -489,6 +492,7 @@ fn an_entry_is_not_much_larger_than_its_answer() {
         requests: 1,
         attempts: 1,
         cached: false,
+        served: Served::default(),
         generation: Some("00112233445566778899aabbccddeeff".parse().unwrap()),
         engine: "http://127.0.0.1:8000".to_owned(),
         started: now(),

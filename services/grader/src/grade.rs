@@ -108,6 +108,7 @@ impl Grader {
             completion_tokens: completion.completion_tokens,
             requests: completion.requests,
             cached: completion.cached,
+            served: completion.served,
             started: completion.started,
             finished: completion.finished,
             graded: now,

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tidemill_domain::{ChoiceScore, Digest, EvaluationId, ItemKey, Normalise, Take};
+use tidemill_domain::{ChoiceScore, Digest, EvaluationId, ItemKey, Normalise, Served, Take};
 
 use super::*;
 use crate::answer::tests::item;
@@ -39,6 +39,7 @@ fn completion(text: &str) -> Completion {
         requests: 2,
         attempts: 1,
         cached: false,
+        served: Served::default(),
         generation: None,
         engine: "replica".to_owned(),
         started: Timestamp(1),
@@ -78,6 +79,7 @@ fn a_grade_carries_what_the_aggregator_folds() {
         completion_tokens: 22,
         requests: 2,
         cached: false,
+        served: Served::default(),
         started: Timestamp(1),
         finished: Timestamp(2),
         graded: Timestamp(3),

@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_nats::HeaderMap;
 use tidemill_config::Config;
 use tidemill_domain::{
-    BenchmarkName, Digest, Ending, EvaluationId, GraderSpec, ItemKey, Outcome, Settings, SuiteName, SuiteRef, Tier,
-    Timestamp, WholeBenchmark, WholeManifest,
+    BenchmarkName, Digest, Ending, EvaluationId, GraderSpec, ItemKey, Outcome, Served, Settings, SuiteName, SuiteRef,
+    Tier, Timestamp, WholeBenchmark, WholeManifest,
 };
 use tidemill_service::{Follow, Published, Start, Ttl, connect, prepare};
 use tidemill_storage::{Address, Store};
@@ -71,6 +71,7 @@ impl Bench {
             requests: 1,
             attempts: 1,
             cached: false,
+            served: Served::default(),
             generation: None,
             engine: String::new(),
             started: Timestamp(0),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidemill_domain::{Class, Completion, Grade, ItemKey, Outcome, Timestamp};
+use tidemill_domain::{Class, Completion, Grade, ItemKey, Outcome, Served, Timestamp};
 use tidemill_service::{Failure, Settled, now};
 use tidemill_storage::{Error, StoredItem};
 
@@ -156,6 +156,7 @@ pub(crate) fn fault(key: ItemKey, reason: String) -> Grade {
         completion_tokens: 0,
         requests: 0,
         cached: false,
+        served: Served::default(),
         started: now,
         finished: now,
         graded: now,
@@ -169,6 +170,7 @@ fn with_costs(grade: Grade, completion: &Completion) -> Grade {
         completion_tokens: completion.completion_tokens,
         requests: completion.requests,
         cached: completion.cached,
+        served: completion.served,
         started: completion.started,
         finished: completion.finished,
         ..grade

@@ -380,6 +380,8 @@ impl Evaluation {
             manifest: self.digest.clone(),
             again,
             reuse,
+            expected_tokens: 0,
+            prefix: 0,
         }
     }
 }
@@ -441,7 +443,9 @@ const fn expected_tokens(benchmark: &Benchmark) -> u32 {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use tidemill_domain::{BenchmarkName, GraderSpec, Normalise, Settings, SuiteName, SuiteRef, Tier};
+    use tidemill_domain::{
+        BenchmarkName, Continuation, GraderSpec, Normalise, Penalties, Settings, SuiteName, SuiteRef, Tier,
+    };
 
     fn benchmark(name: &str, items: u32, samples: u32, max_tokens: u32) -> Benchmark {
         let grader = if max_tokens == 0 {
@@ -470,6 +474,10 @@ pub(crate) mod tests {
             // Which items these are does not matter to the rule, and no service ever reads them for it.
             blocks: Vec::new(),
             clusters: None,
+            penalties: Penalties::default(),
+            continuation: Continuation::default(),
+            spare_samples: 0,
+            outlines: Vec::new(),
         }
     }
 

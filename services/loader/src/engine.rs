@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tidemill_config::Loader;
-use tidemill_domain::{EvaluationEvent, Manifest, Replica, Source};
+use tidemill_domain::{EngineKind, EvaluationEvent, Manifest, Replica, Source};
 use tidemill_inference::{ProbeError, Probed, normalise_url, probe};
 use tidemill_service::Context;
 use tidemill_service::backoff::Backoff;
@@ -87,6 +87,7 @@ struct Present {
     url: String,
     /// The longest prompt plus answer, where the engine says.
     context_length: Option<u32>,
+    kind: EngineKind,
 }
 
 /// What happens to engines while they serve.
@@ -140,6 +141,7 @@ impl Engines {
             url: present.url.clone(),
             model: self.model.clone(),
             max_in_flight: share,
+            kind: present.kind,
         });
         replicas.filter(|replica| replica.max_in_flight > 0).collect()
     }
@@ -199,6 +201,7 @@ impl Engines {
         self.present.push(Present {
             url: normalise_url(url),
             context_length: probed.context_length,
+            kind: probed.capabilities.kind,
         });
     }
 }

@@ -17,7 +17,7 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use tidemill_config::Config;
 use tidemill_domain::{
     CheckpointEvent, Class, Completion, Digest, Ending, EvaluationEvent, EvaluationState, GenerationKey, Grade,
-    GroupId, ItemKey, Outcome, OutcomeCounts, RolledBack, RunId, ServerGroup, Step, Written,
+    GroupId, ItemKey, Outcome, OutcomeCounts, RolledBack, RunId, Served, ServerGroup, Step, Written,
 };
 use tidemill_loader::{Scope, claims, intake, run};
 use tidemill_service::{Context, Ttl, connect, now, prepare};
@@ -692,6 +692,7 @@ fn grade_of(completion: &Completion) -> Grade {
         completion_tokens: 1,
         requests: 1,
         cached: false,
+        served: Served::default(),
         started: completion.started,
         finished: completion.finished,
         graded: now(),
@@ -720,6 +721,7 @@ fn completion_of(event: &EvaluationEvent, item: u32) -> Completion {
         requests: 1,
         attempts: 1,
         cached: false,
+        served: Served::default(),
         generation: None,
         engine: String::new(),
         started: now(),

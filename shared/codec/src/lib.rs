@@ -9,6 +9,7 @@ pub mod envelope;
 mod seal;
 mod shift;
 pub mod v1;
+pub mod v2;
 mod wire;
 
 pub use envelope::{Body, Envelope, Error};

@@ -1,7 +1,7 @@
 //! Version 1 of what has changed since. Bodies of it are converted as long as retention keeps them.
 
 use serde::{Deserialize, Serialize};
-use tidemill_domain::{ChoiceScore, Digest, Ending, ItemKey, Reuse, Timestamp};
+use tidemill_domain::{ChoiceScore, Digest, Ending, ItemKey, Outcome, Reuse, Served, Timestamp};
 
 use crate::Wire;
 
@@ -31,6 +31,8 @@ impl From<Release> for tidemill_domain::Release {
             manifest,
             again,
             reuse: Reuse::Never,
+            expected_tokens: 0,
+            prefix: 0,
         }
     }
 }
@@ -111,6 +113,7 @@ impl From<Completion> for tidemill_domain::Completion {
             attempts: old.attempts,
             cached: old.cached,
             generation: None,
+            served: Served::default(),
             engine: old.engine,
             started: old.started,
             finished: old.finished,
@@ -140,6 +143,93 @@ impl From<&tidemill_domain::Completion> for Completion {
             engine: new.engine,
             started: new.started,
             finished: new.finished,
+        }
+    }
+}
+
+/// A grade, version 1: without how its completion was served.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Grade {
+    /// What was graded.
+    pub key: ItemKey,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// What the sample adds to the mean.
+    pub score: f64,
+    /// For a truncated sample, the score of an answer that was complete before the cut.
+    pub score_before_cut: Option<f64>,
+    /// The answer that the extractor found.
+    pub extracted: Option<String>,
+    /// Kind and version of the grader.
+    pub grader: String,
+    /// Why.
+    pub reason: Option<String>,
+    /// The completion was cut.
+    pub truncated: bool,
+    /// From the completion.
+    pub prompt_tokens: u64,
+    /// From the completion.
+    pub completion_tokens: u64,
+    /// From the completion.
+    pub requests: u32,
+    /// From the completion.
+    pub cached: bool,
+    /// When the first request was sent.
+    pub started: Timestamp,
+    /// When the completion ended.
+    pub finished: Timestamp,
+    /// When the grade was made.
+    pub graded: Timestamp,
+}
+
+impl Wire for Grade {
+    const SCHEMA: u16 = 3;
+    const VERSION: u16 = 1;
+    const NAME: &'static str = "grade";
+}
+
+impl From<Grade> for tidemill_domain::Grade {
+    fn from(old: Grade) -> Self {
+        Self {
+            key: old.key,
+            outcome: old.outcome,
+            score: old.score,
+            score_before_cut: old.score_before_cut,
+            extracted: old.extracted,
+            grader: old.grader,
+            reason: old.reason,
+            truncated: old.truncated,
+            prompt_tokens: old.prompt_tokens,
+            completion_tokens: old.completion_tokens,
+            requests: old.requests,
+            cached: old.cached,
+            served: Served::default(),
+            started: old.started,
+            finished: old.finished,
+            graded: old.graded,
+        }
+    }
+}
+
+impl From<&tidemill_domain::Grade> for Grade {
+    fn from(new: &tidemill_domain::Grade) -> Self {
+        let new = new.clone();
+        Self {
+            key: new.key,
+            outcome: new.outcome,
+            score: new.score,
+            score_before_cut: new.score_before_cut,
+            extracted: new.extracted,
+            grader: new.grader,
+            reason: new.reason,
+            truncated: new.truncated,
+            prompt_tokens: new.prompt_tokens,
+            completion_tokens: new.completion_tokens,
+            requests: new.requests,
+            cached: new.cached,
+            started: new.started,
+            finished: new.finished,
+            graded: new.graded,
         }
     }
 }

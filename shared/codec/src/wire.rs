@@ -2,11 +2,13 @@
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tidemill_domain::{Block, ClusterColumn, Completion, Generation, Grade, Manifest, Release, WholeManifest};
+use tidemill_domain::{
+    Block, ClusterColumn, Completion, Generation, Grade, Manifest, Outline, Parked, Release, WholeManifest,
+};
 
 use crate::envelope::{Body, Envelope, Error, header};
 use crate::shift::{NEWER_FIELD, Shift, shift};
-use crate::{binary, v1};
+use crate::{binary, v1, v2};
 
 /// A type that travels in an envelope.
 ///
@@ -50,16 +52,17 @@ const fn unknown<T: Wire>(found: u16) -> Error {
 
 impl Wire for Release {
     const SCHEMA: u16 = 1;
-    const VERSION: u16 = 2;
+    const VERSION: u16 = 3;
     const NAME: &'static str = "release";
 
     fn append_previous(&self, body: &mut Vec<u8>) -> Option<Result<(), Error>> {
-        Some(binary::append(&v1::Release::from(self), body))
+        Some(binary::append(&v2::Release::from(self), body))
     }
 
     fn decode_version(version: u16, body: &[u8]) -> Result<Self, Error> {
         match version {
-            2 => binary::read(body),
+            3 => binary::read(body),
+            2 => binary::read::<v2::Release>(body).map(Self::from),
             1 => binary::read::<v1::Release>(body).map(Self::from),
             _ => Err(unknown::<Self>(version)),
         }
@@ -68,16 +71,17 @@ impl Wire for Release {
 
 impl Wire for Completion {
     const SCHEMA: u16 = 2;
-    const VERSION: u16 = 2;
+    const VERSION: u16 = 3;
     const NAME: &'static str = "completion";
 
     fn append_previous(&self, body: &mut Vec<u8>) -> Option<Result<(), Error>> {
-        Some(binary::append(&v1::Completion::from(self), body))
+        Some(binary::append(&v2::Completion::from(self), body))
     }
 
     fn decode_version(version: u16, body: &[u8]) -> Result<Self, Error> {
         match version {
-            2 => binary::read(body),
+            3 => binary::read(body),
+            2 => binary::read::<v2::Completion>(body).map(Self::from),
             1 => binary::read::<v1::Completion>(body).map(Self::from),
             _ => Err(unknown::<Self>(version)),
         }
@@ -86,14 +90,34 @@ impl Wire for Completion {
 
 impl Wire for Grade {
     const SCHEMA: u16 = 3;
-    const VERSION: u16 = 1;
+    const VERSION: u16 = 2;
     const NAME: &'static str = "grade";
+
+    fn append_previous(&self, body: &mut Vec<u8>) -> Option<Result<(), Error>> {
+        Some(binary::append(&v1::Grade::from(self), body))
+    }
+
+    fn decode_version(version: u16, body: &[u8]) -> Result<Self, Error> {
+        match version {
+            2 => binary::read(body),
+            1 => binary::read::<v1::Grade>(body).map(Self::from),
+            _ => Err(unknown::<Self>(version)),
+        }
+    }
 }
 
 impl Wire for Manifest {
     const SCHEMA: u16 = 4;
-    const VERSION: u16 = 2;
+    const VERSION: u16 = 3;
     const NAME: &'static str = "manifest";
+
+    fn decode_version(version: u16, body: &[u8]) -> Result<Self, Error> {
+        match version {
+            3 => binary::read(body),
+            2 => binary::read::<v2::Manifest>(body).map(Self::from),
+            _ => Err(unknown::<Self>(version)),
+        }
+    }
 }
 
 /// Version 1 of the manifest, which held its items. What it becomes has to be stored, so `tidemill-storage` converts it.
@@ -107,6 +131,18 @@ impl Wire for Generation {
     const SCHEMA: u16 = 8;
     const VERSION: u16 = 1;
     const NAME: &'static str = "generation";
+}
+
+impl Wire for Parked {
+    const SCHEMA: u16 = 9;
+    const VERSION: u16 = 1;
+    const NAME: &'static str = "parked";
+}
+
+impl Wire for Outline {
+    const SCHEMA: u16 = 10;
+    const VERSION: u16 = 1;
+    const NAME: &'static str = "outline";
 }
 
 impl Wire for Block {

@@ -7,11 +7,12 @@
     reason = "a test may fail this way"
 )]
 
-use tidemill_codec::{Error, claim, decode, encode, seal, unseal, v1};
+use tidemill_codec::{Error, claim, decode, encode, seal, unseal, v1, v2};
 use tidemill_domain::{
-    Benchmark, BenchmarkName, Block, BlockRef, ChoiceScore, ClusterColumn, ClustersRef, Completion, Digest, Ending,
-    EvaluationId, Generation, Grade, GraderSpec, Item, ItemKey, Manifest, Message, Outcome, Prompt, Release, Reuse,
-    Settings, SuiteName, SuiteRef, Tier, Timestamp, WholeBenchmark, WholeManifest,
+    Benchmark, BenchmarkName, Block, BlockRef, ChoiceScore, ClusterColumn, ClustersRef, Completion, Continuation,
+    Digest, Ending, EvaluationId, Generation, Grade, GraderSpec, Item, ItemKey, Manifest, Message, Outcome, Outline,
+    Parked, Partial, Penalties, Prompt, Release, Reuse, Served, Settings, SuiteName, SuiteRef, Tier, Timestamp,
+    WholeBenchmark, WholeManifest,
 };
 
 fn key() -> ItemKey {
@@ -29,6 +30,8 @@ fn release() -> Release {
         manifest: Digest::of(b"manifest"),
         again: true,
         reuse: Reuse::Likely,
+        expected_tokens: 700,
+        prefix: 0x0123_4567_89ab_cdef,
     }
 }
 
@@ -53,6 +56,12 @@ fn completion() -> Completion {
         requests: 2,
         attempts: 2,
         cached: false,
+        served: Served {
+            cached_tokens: Some(8),
+            reusable_tokens: Some(10),
+            first_token: Some(Timestamp(1)),
+            continuations: 1,
+        },
         generation: Some("00112233445566778899aabbccddeeff".parse().unwrap()),
         engine: "http://127.0.0.1:8000".to_owned(),
         started: Timestamp(1),
@@ -105,6 +114,7 @@ fn grade() -> Grade {
         completion_tokens: 256,
         requests: 2,
         cached: false,
+        served: completion().served,
         started: Timestamp(1),
         finished: Timestamp(2),
         graded: Timestamp(3),
@@ -192,7 +202,7 @@ fn foreign_cut_and_confused_messages_are_told_apart() {
         decode::<Completion>(&newer),
         Err(Error::UnknownVersion {
             found: 200,
-            known: 2,
+            known: 3,
             ..
         })
     ));
@@ -290,11 +300,62 @@ fn manifest() -> Manifest {
             digest: Digest::of(b"clusters"),
             count: 1,
         }),
+        penalties: Penalties {
+            frequency: 0.5,
+            presence: 0.25,
+            repetition: 1.1,
+        },
+        continuation: Continuation::Never,
+        spare_samples: 1,
+        outlines: vec![Digest::of(b"outline")],
     };
     Manifest {
         suite: suite(),
         max_failure_rate: 0.02,
         benchmarks: vec![benchmark],
+    }
+}
+
+fn manifest_2() -> v2::Manifest {
+    let Manifest {
+        suite,
+        max_failure_rate,
+        benchmarks,
+    } = manifest();
+    let old = |benchmark: Benchmark| v2::Benchmark {
+        name: benchmark.name,
+        settings: benchmark.settings,
+        grader: benchmark.grader,
+        items: benchmark.items,
+        blocks: benchmark.blocks,
+        clusters: benchmark.clusters,
+    };
+    v2::Manifest {
+        suite,
+        max_failure_rate,
+        benchmarks: benchmarks.into_iter().map(old).collect(),
+    }
+}
+
+fn outline() -> Outline {
+    Outline {
+        prompts: vec![9, 33],
+        prefixes: vec![0, u64::MAX],
+    }
+}
+
+fn parked() -> Parked {
+    Parked {
+        generation: "00112233445566778899aabbccddeeff".parse().unwrap(),
+        manifest: Digest::of(b"manifest"),
+        partial: Partial {
+            prompt_tokens: vec![1, 70_000],
+            tokens: vec![5, 6, 7],
+            text: "4\u{0}2".to_owned(),
+            reasoning: String::new(),
+            completion_tokens: 3,
+            continuations: 1,
+        },
     }
 }
 
@@ -306,14 +367,15 @@ fn a_manifest_of_version_1_still_decodes() {
     assert_eq!(decode::<WholeManifest>(&bytes).unwrap(), manifest_1());
     assert!(matches!(
         decode::<Manifest>(&bytes),
-        Err(Error::UnknownVersion { found: 1, known: 2, .. })
+        Err(Error::UnknownVersion { found: 1, known: 3, .. })
     ));
 }
 
 #[test]
 fn released_versions_keep_their_bytes() {
     golden("manifest.v1.bin", &encode(&manifest_1()).unwrap());
-    golden("manifest.v2.bin", &encode(&manifest()).unwrap());
+    golden("manifest.v2.bin", &encode(&manifest_2()).unwrap());
+    golden("manifest.v3.bin", &encode(&manifest()).unwrap());
     golden("block.v1.bin", &encode(&Block { items: items() }).unwrap());
     let column = ClusterColumn {
         of_item: vec![0, 0],
@@ -321,10 +383,18 @@ fn released_versions_keep_their_bytes() {
     };
     golden("clusters.v1.bin", &encode(&column).unwrap());
     golden("release.v1.bin", &encode(&release_v1()).unwrap());
-    golden("release.v2.bin", &encode(&release()).unwrap());
+    golden("release.v2.bin", &encode(&v2::Release::from(&release())).unwrap());
+    golden("release.v3.bin", &encode(&release()).unwrap());
     golden("completion.v1.bin", &encode(&completion_v1()).unwrap());
-    golden("completion.v2.bin", &encode(&completion()).unwrap());
-    golden("grade.v1.bin", &encode(&grade()).unwrap());
+    golden(
+        "completion.v2.bin",
+        &encode(&v2::Completion::from(&completion())).unwrap(),
+    );
+    golden("completion.v3.bin", &encode(&completion()).unwrap());
+    golden("grade.v1.bin", &encode(&v1::Grade::from(&grade())).unwrap());
+    golden("grade.v2.bin", &encode(&grade()).unwrap());
+    golden("parked.v1.bin", &encode(&parked()).unwrap());
+    golden("outline.v1.bin", &encode(&outline()).unwrap());
     golden("generation.v1.bin", &encode(&generation()).unwrap());
 }
 
@@ -332,7 +402,8 @@ fn released_versions_keep_their_bytes() {
 #[test]
 fn seals_and_claims_keep_their_bytes() {
     golden("generation.v1.sealed.bin", &seal(encode(&generation()).unwrap()));
-    golden("completion.v2.claim.bin", &claim::<Completion>("claims/1"));
+    golden("completion.v2.claim.bin", &claim::<v2::Completion>("claims/1"));
+    golden("completion.v3.claim.bin", &claim::<Completion>("claims/1"));
     golden(
         "generation.v1.sealed_claim.bin",
         &seal(claim::<Generation>("cache/group/key")),
@@ -357,30 +428,65 @@ fn a_cached_generation_of_version_1_is_still_read() {
 
 #[test]
 fn version_1_is_still_read_and_says_nothing_of_the_cache() {
-    let read = |name: &str| std::fs::read(format!("{}/tests/golden/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap();
     let expected = Release {
         reuse: Reuse::Never,
+        expected_tokens: 0,
+        prefix: 0,
         ..release()
     };
-    assert_eq!(decode::<Release>(&read("release.v1.bin")).unwrap(), expected);
+    assert_eq!(decode::<Release>(&stored("release.v1.bin")).unwrap(), expected);
     let expected = Completion {
         generation: None,
+        served: Served::default(),
         ..completion()
     };
-    assert_eq!(decode::<Completion>(&read("completion.v1.bin")).unwrap(), expected);
+    assert_eq!(decode::<Completion>(&stored("completion.v1.bin")).unwrap(), expected);
+}
+
+fn stored(name: &str) -> Vec<u8> {
+    std::fs::read(format!("{}/tests/golden/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+}
+
+/// What was written before anybody knew what is expected of an answer, and how one was served.
+#[test]
+fn versions_that_say_nothing_of_serving_are_still_read() {
+    let expected = Release {
+        expected_tokens: 0,
+        prefix: 0,
+        ..release()
+    };
+    assert_eq!(decode::<Release>(&stored("release.v2.bin")).unwrap(), expected);
+    let expected = Completion {
+        served: Served::default(),
+        ..completion()
+    };
+    assert_eq!(decode::<Completion>(&stored("completion.v2.bin")).unwrap(), expected);
+    let expected = Grade {
+        served: Served::default(),
+        ..grade()
+    };
+    assert_eq!(decode::<Grade>(&stored("grade.v1.bin")).unwrap(), expected);
+    let manifest = decode::<Manifest>(&stored("manifest.v2.bin")).unwrap();
+    assert_eq!(manifest, Manifest::from(manifest_2()));
+    let benchmark = &manifest.benchmarks[0];
+    assert!(benchmark.penalties.are_neutral() && benchmark.outlines.is_empty());
+    assert_eq!(
+        (benchmark.continuation, benchmark.spare_samples),
+        (Continuation::Exact, 0)
+    );
 }
 
 #[test]
 fn a_reader_of_version_1_alone_names_what_it_lacks() {
     let error = decode::<v1::Release>(&encode(&release()).unwrap()).unwrap_err();
     assert!(
-        matches!(error, Error::UnknownVersion { found: 2, known: 1, .. }),
+        matches!(error, Error::UnknownVersion { found: 3, known: 1, .. }),
         "{error}"
     );
-    assert!(error.to_string().contains("release version 2"), "{error}");
+    assert!(error.to_string().contains("release version 3"), "{error}");
     let error = decode::<v1::Completion>(&encode(&completion()).unwrap()).unwrap_err();
     assert!(
-        matches!(error, Error::UnknownVersion { found: 2, known: 1, .. }),
+        matches!(error, Error::UnknownVersion { found: 3, known: 1, .. }),
         "{error}"
     );
 }

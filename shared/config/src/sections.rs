@@ -160,21 +160,33 @@ impl Default for Loader {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Generator {
-    /// Requests that one generator keeps in flight over all engines. Default 1024.
+    /// The most requests that one generator has in flight over all engines. Default 4096.
     pub max_in_flight: u32,
     /// Tries of one item at an engine that answers, but answers badly. Default 3.
     pub attempts: u32,
-    /// How long one request may take. Default `30m`.
+    /// How long one request may take that is not streamed, and how long a streamed one may wait for its first token.
+    /// Default `30m`.
     #[serde(with = "duration")]
     pub request_timeout: Duration,
+    /// Answers whose cap is above so many tokens are streamed, so that their progress is seen. Default 64.
+    pub stream_above: u32,
+    /// A streamed answer that has begun is given up when no token comes for so long; one that is merely long never is.
+    /// Default `2m`.
+    #[serde(with = "duration")]
+    pub stall_timeout: Duration,
+    /// A streamed answer is saved each time that it has so many more tokens, so that a kill loses no more. Default 1024.
+    pub park_every_tokens: u32,
 }
 
 impl Default for Generator {
     fn default() -> Self {
         Self {
-            max_in_flight: 1_024,
+            max_in_flight: 4_096,
             attempts: 3,
             request_timeout: Duration::from_secs(1_800),
+            stream_above: 64,
+            stall_timeout: Duration::from_secs(120),
+            park_every_tokens: 1_024,
         }
     }
 }

@@ -50,6 +50,21 @@ pub struct ChoiceScore {
     pub is_greedy: bool,
 }
 
+/// How a completion was served, where the engine or the stream of its tokens tells; for a cached one, nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Served {
+    /// Tokens of the prompt that the engine had in its prefix cache, over all requests of the sample. `None` where no engine
+    /// said, which is not 0.
+    pub cached_tokens: Option<u64>,
+    /// Tokens of the prompt that this generator had sent to some replica of the group before: what a prefix cache could have
+    /// held. `None` where it is not known.
+    pub reusable_tokens: Option<u64>,
+    /// When the first token arrived, of a streamed one.
+    pub first_token: Option<Timestamp>,
+    /// How often it was continued from saved tokens.
+    pub continuations: u32,
+}
+
 /// The record of one sample: the text with its ending, or the reason why there is none.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Completion {
@@ -85,6 +100,8 @@ pub struct Completion {
     pub cached: bool,
     /// What the generation cache knows the answer by; none where the cache took no part.
     pub generation: Option<GenerationKey>,
+    /// How it was served.
+    pub served: Served,
     /// The replica that answered; for a cached one, that which had generated it.
     pub engine: String,
     /// When the first request was sent; for a cached one, when it was found.

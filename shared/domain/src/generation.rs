@@ -4,7 +4,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Benchmark, ChoiceScore, Completion, Digest, Ending, Item, ItemKey, Prompt, Settings, Timestamp};
+use crate::{
+    Benchmark, ChoiceScore, Completion, Digest, Ending, Item, ItemKey, Penalties, Prompt, Served, Settings, Timestamp,
+};
 
 /// The lane of all evaluations so far: bulk requests, not bit-for-bit repeatable on every engine.
 ///
@@ -59,6 +61,8 @@ pub enum Question<'a> {
     Complete {
         /// Cap, temperature, nucleus and stop texts; base seed and sample count are not sent and take no part.
         settings: &'a Settings,
+        /// They are part of the key where they are not neutral.
+        penalties: Penalties,
         /// The sample's own seed, as it is sent.
         seed: u64,
     },
@@ -79,6 +83,7 @@ impl<'a> Asked<'a> {
         } else {
             Question::Complete {
                 settings,
+                penalties: benchmark.penalties,
                 seed: settings.sample_seed(&item.id, sample),
             }
         };
@@ -112,13 +117,23 @@ impl<'a> Asked<'a> {
             }
         }
         match self.question {
-            Question::Complete { settings, seed } => {
+            Question::Complete {
+                settings,
+                penalties,
+                seed,
+            } => {
                 parts.tag(0);
                 parts.number(u64::from(settings.max_tokens));
                 parts.real(settings.temperature);
                 parts.real(settings.top_p);
                 parts.texts(&settings.stop);
                 parts.number(seed);
+                if !penalties.are_neutral() {
+                    parts.tag(2);
+                    parts.real(penalties.frequency);
+                    parts.real(penalties.presence);
+                    parts.real(penalties.repetition);
+                }
             }
             Question::Score { choices } => {
                 parts.tag(1);
@@ -276,6 +291,7 @@ impl Generation {
             attempts: 0,
             cached: true,
             generation: Some(self.key),
+            served: Served::default(),
             engine: self.engine,
             started: now,
             finished: now,

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{EvaluationId, Message};
+use crate::{Continuation, EvaluationId, Message, Penalties, Served};
 
 fn weights() -> Digest {
     Digest::of(b"weights")
@@ -40,6 +40,7 @@ impl Owned {
             Some(choices) => Question::Score { choices },
             None => Question::Complete {
                 settings: &self.settings,
+                penalties: Penalties::default(),
                 seed: self.seed,
             },
         };
@@ -257,6 +258,10 @@ fn benchmark() -> Benchmark {
         items: 0,
         blocks: Vec::new(),
         clusters: None,
+        penalties: Penalties::default(),
+        continuation: Continuation::default(),
+        spare_samples: 0,
+        outlines: Vec::new(),
     }
 }
 
@@ -291,6 +296,7 @@ fn completion(ending: Ending) -> Completion {
         requests: 2,
         attempts: 2,
         cached: false,
+        served: Served::default(),
         generation: Some(generated().key()),
         engine: "http://a".to_owned(),
         started: Timestamp(1),
@@ -334,6 +340,7 @@ fn an_answer_from_the_cache_has_the_text_and_its_tokens_and_no_request() {
         requests: 0,
         attempts: 0,
         cached: true,
+        served: Served::default(),
         started: Timestamp(50),
         finished: Timestamp(50),
         ..original

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{ItemKey, Timestamp};
+use crate::{ItemKey, Served, Timestamp};
 
 /// What became of one sample. The outcomes exclude each other and are all counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -104,6 +104,8 @@ pub struct Grade {
     pub requests: u32,
     /// From the completion.
     pub cached: bool,
+    /// From the completion.
+    pub served: Served,
     /// When the first request was sent.
     pub started: Timestamp,
     /// When the completion ended.

@@ -14,6 +14,76 @@ pub struct Replica {
     pub model: String,
     /// The most requests this engine is sent at once.
     pub max_in_flight: u32,
+    /// Which engine it is.
+    #[serde(default)]
+    pub kind: EngineKind,
+}
+
+/// Which engine answers: what is asked of it, and how, depends on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum EngineKind {
+    /// Any server with the OpenAI API, of which nothing more is known.
+    #[default]
+    OpenAi,
+    /// vLLM.
+    Vllm,
+    /// SGLang.
+    Sglang,
+    /// llama.cpp's server.
+    LlamaCpp,
+    /// Tidemill's own.
+    Embedded,
+}
+
+impl EngineKind {
+    /// Every kind.
+    pub const ALL: [Self; 5] = [Self::OpenAi, Self::Vllm, Self::Sglang, Self::LlamaCpp, Self::Embedded];
+
+    /// The kind's name in JSON, configuration and records.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::OpenAi => "openai",
+            Self::Vllm => "vllm",
+            Self::Sglang => "sglang",
+            Self::LlamaCpp => "llamacpp",
+            Self::Embedded => "embedded",
+        }
+    }
+}
+
+/// What one generator can take of a group: an entry of the `capacity` bucket, written every few seconds and gone soon after its
+/// writer. The dispatcher adds them up.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Capacity {
+    /// Version of this shape; 1.
+    pub schema: u32,
+    /// Requests that it would have in flight at present.
+    pub slots: u32,
+    /// Requests that it has in flight.
+    pub in_flight: u32,
+    /// Replica by replica, as this generator sees them.
+    pub replicas: Vec<ReplicaLoad>,
+}
+
+/// One replica as one generator sees it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ReplicaLoad {
+    /// Its address.
+    pub url: String,
+    /// Requests that this generator would have in flight there at present.
+    pub allowed: u32,
+    /// Requests that it has in flight there.
+    pub in_flight: u32,
+    /// Sequences that the engine says it runs, of all its clients; null where it does not say.
+    pub running: Option<u32>,
+    /// Requests that wait in the engine; null where it does not say.
+    pub waiting: Option<u32>,
+    /// Share of its key-value cache in use, 0 to 1; null where it does not say.
+    pub kv_use: Option<f64>,
+    /// It is away, and sent nothing.
+    pub is_away: bool,
 }
 
 /// The record of a server group in the `groups` bucket: written by the loader that holds the group's lease, watched by

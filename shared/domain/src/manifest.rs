@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{BenchmarkName, BlockRef, ClustersRef, EvaluationId, ItemKey, SuiteRef};
+use crate::{BenchmarkName, BlockRef, ClustersRef, Digest, EvaluationId, ItemKey, SuiteRef};
 
 /// A rendered suite, stored under its digest in the object store.
 ///
@@ -36,6 +36,36 @@ pub struct Benchmark {
     pub blocks: Vec<BlockRef>,
     /// Which items belong together, where the suite names clusters.
     pub clusters: Option<ClustersRef>,
+    /// What makes repeated tokens less likely.
+    pub penalties: Penalties,
+    /// What becomes of an answer that is interrupted.
+    pub continuation: Continuation,
+    /// How many of the samples of each item, the last ones, are drawn only in slots that nothing else wants. All of them end
+    /// and count like the others; see [`Settings::samples`], which holds them too.
+    pub spare_samples: u32,
+    /// The [`crate::Outline`] of each block, in order, under its digest in the object store; empty where none were made.
+    pub outlines: Vec<Digest>,
+}
+
+/// What makes tokens that occurred before less likely. Sent in full like all settings; neutral unless a suite says otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Penalties {
+    /// Taken from a token's logit for each time that the answer holds it.
+    pub frequency: f64,
+    /// Taken once from the logit of a token that the answer holds.
+    pub presence: f64,
+    /// Divides the positive logits, and multiplies the negative ones, of tokens that prompt or answer hold; 1 changes nothing.
+    pub repetition: f64,
+}
+
+/// What becomes of an answer that is interrupted: by a preemption, a drain, or the loss of its replica.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Continuation {
+    /// It is continued from its tokens where that is the same draw, else asked for anew.
+    #[default]
+    Exact,
+    /// It is asked for anew.
+    Never,
 }
 
 /// How completions are asked for; always sent in full, so no server's default takes part.
@@ -53,6 +83,24 @@ pub struct Settings {
     pub seed: u64,
     /// Samples drawn for each item, at least 1.
     pub samples: u32,
+}
+
+impl Penalties {
+    /// They change nothing.
+    #[must_use]
+    pub fn are_neutral(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Default for Penalties {
+    fn default() -> Self {
+        Self {
+            frequency: 0.0,
+            presence: 0.0,
+            repetition: 1.0,
+        }
+    }
 }
 
 /// One row, rendered.

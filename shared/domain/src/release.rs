@@ -16,4 +16,8 @@ pub struct Release {
     pub again: bool,
     /// Whether an earlier generation may answer it.
     pub reuse: Reuse,
+    /// How many tokens the dispatcher expects the answer to have; 0 where it does not know.
+    pub expected_tokens: u32,
+    /// What items whose prompts begin with the same long text have in common; 0 where it is not known.
+    pub prefix: u64,
 }

@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Benchmark, BenchmarkName, BlockRef, ClustersRef, GraderSpec, Item, Manifest, Settings, SuiteRef};
+use crate::{
+    Benchmark, BenchmarkName, BlockRef, ClustersRef, Continuation, GraderSpec, Item, Manifest, Penalties, Settings,
+    SuiteRef,
+};
 
 /// A rendered suite as one value. The field order is the wire format of manifest version 1.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -51,6 +54,10 @@ impl WholeBenchmark {
             items,
             blocks,
             clusters,
+            penalties: Penalties::default(),
+            continuation: Continuation::default(),
+            spare_samples: 0,
+            outlines: Vec::new(),
         }
     }
 }

@@ -1,6 +1,8 @@
 //! What the generator asks of an engine, whichever server it is.
 
-use tidemill_domain::Prompt;
+use std::time::Duration;
+
+use tidemill_domain::{EngineKind, Partial, Penalties, Prompt};
 
 use crate::{Answer, ProbeError, Scored, Verdict};
 
@@ -11,11 +13,21 @@ pub trait Engine: Send + Sync {
     /// What the engine can do, as far as is known.
     fn capabilities(&self) -> Capabilities;
 
-    /// Asks for one completion.
+    /// Asks for one completion, or for the rest of one.
+    ///
+    /// A request that streams appends to `partial` what arrives, as it arrives. One that `partial` holds the beginning of is
+    /// continued from there, where [`Capabilities::continues`] and the [`Partial`] has its tokens; the answer is then the
+    /// whole one, and the cap, the stop texts and the counts are those of the whole.
     ///
     /// # Cancel safety
-    /// Dropping the future closes the connection; servers that watch for this stop generating.
-    fn complete(&self, request: &Request<'_>, connection: Connection) -> impl Future<Output = Attempt<Answer>> + Send;
+    /// Dropping the future closes the connection; servers that watch for this stop generating. `partial` holds what had
+    /// arrived.
+    fn complete(
+        &self,
+        request: &Request<'_>,
+        connection: Connection,
+        partial: &mut Partial,
+    ) -> impl Future<Output = Attempt<Answer>> + Send;
 
     /// Asks how likely `choice` is after the context of `scoring`.
     ///
@@ -30,6 +42,29 @@ pub trait Engine: Send + Sync {
 
     /// Looks whether the engine answers at all and still serves its model; cheap, nothing is generated.
     fn alive(&self) -> impl Future<Output = Result<(), ProbeError>> + Send;
+
+    /// Reads what the engine says of its load; all absent where it has no metrics.
+    ///
+    /// # Errors
+    /// When a server that has metrics does not give them.
+    fn load(&self) -> impl Future<Output = Result<Load, ProbeError>> + Send;
+}
+
+/// What an engine says of its load. What it does not say is absent, which is never the same as 0.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Load {
+    /// Sequences that run.
+    pub running: Option<u32>,
+    /// Requests that wait.
+    pub waiting: Option<u32>,
+    /// Share of the key-value cache in use, 0 to 1.
+    pub kv_use: Option<f64>,
+    /// Sequences that were put back for want of room, since the engine started.
+    pub preemptions: Option<u64>,
+    /// Prompt tokens that were found in the prefix cache, since the engine started.
+    pub prefix_hit_tokens: Option<u64>,
+    /// Prompt tokens that were looked for there, since the engine started.
+    pub prefix_query_tokens: Option<u64>,
 }
 
 /// What an engine can do. A caller that needs more than is stated is refused with the reason, never served half.
@@ -45,6 +80,10 @@ pub struct Capabilities {
     pub seed: bool,
     /// The chat endpoint applies the model's template.
     pub chat: bool,
+    /// It tells the token ids of what it generates and takes them back as a prompt, so an answer can be continued exactly.
+    pub continues: bool,
+    /// Which engine it is.
+    pub kind: EngineKind,
 }
 
 impl Capabilities {
@@ -55,6 +94,8 @@ impl Capabilities {
         metrics: false,
         seed: true,
         chat: true,
+        continues: false,
+        kind: EngineKind::OpenAi,
     };
 }
 
@@ -74,6 +115,13 @@ pub struct Request<'a> {
     /// Sent only when `temperature` is above 0: greedy decoding draws nothing. Servers differ in the range they take;
     /// 31 bits are understood by all.
     pub seed: Option<u64>,
+    /// What makes repeated tokens less likely.
+    pub penalties: Penalties,
+    /// Have the tokens sent as they are generated: a long answer then shows that it progresses, and what there is of it is
+    /// not lost.
+    pub stream: bool,
+    /// A streamed answer of which a token has arrived is given up when for so long no other one does.
+    pub stall_timeout: Duration,
 }
 
 /// Which connection a request takes.

@@ -27,6 +27,17 @@ pub enum HttpOutcome {
     TimedOut(Duration),
 }
 
+impl HttpOutcome {
+    /// What happened, for people.
+    pub(crate) fn describe(&self) -> String {
+        match self {
+            Self::Answered { status, .. } => format!("status {status}"),
+            Self::Cut(why) | Self::Unreachable(why) | Self::Lost(why) => why.clone(),
+            Self::TimedOut(limit) => format!("nothing within {limit:?}"),
+        }
+    }
+}
+
 /// What became of a request, by the thing a caller does about it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verdict<T> {
@@ -73,6 +84,11 @@ pub enum Verdict<T> {
         /// What the server said.
         detail: String,
     },
+    /// A streamed answer began and then no token came for too long.
+    Stalled {
+        /// What happened.
+        why: String,
+    },
     /// The replica is away. Not the item's fault.
     Down {
         /// What happened.
@@ -95,6 +111,7 @@ impl<T> Verdict<T> {
             Self::Rejected { .. } => "rejected",
             Self::Unsupported { .. } => "unsupported",
             Self::Fatal { .. } => "fatal",
+            Self::Stalled { .. } => "stalled",
             Self::Down { .. } => "down",
         }
     }
@@ -135,4 +152,8 @@ pub struct Answer {
     pub prompt_tokens: u64,
     /// Tokens generated, 0 where the engine does not say.
     pub completion_tokens: u64,
+    /// Tokens of the prompt that the engine had in its prefix cache; `None` where it does not say.
+    pub cached_tokens: Option<u64>,
+    /// From the request to the first token of a streamed answer.
+    pub first_token_after: Option<Duration>,
 }

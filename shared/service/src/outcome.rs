@@ -3,7 +3,7 @@
 //! Without it nothing would end: the dispatcher would release the item again, and its evaluation would wait for ever.
 
 use tidemill_domain::{
-    Class, Completion, Ending, EvaluationEvent, EvaluationId, EvaluationState, Grade, ItemKey, Outcome, Release,
+    Class, Completion, Ending, EvaluationEvent, EvaluationId, EvaluationState, Grade, ItemKey, Outcome, Release, Served,
 };
 use tidemill_streams::{Stream, declared, subject};
 
@@ -152,6 +152,7 @@ fn failed_completion(key: ItemKey, evaluation: &EvaluationEvent, payload: &[u8],
         requests: 0,
         attempts: 0,
         cached: false,
+        served: Served::default(),
         generation: None,
         engine: String::new(),
         started: now,
@@ -178,6 +179,7 @@ async fn failed_grade(context: &Context, key: ItemKey, payload: &[u8], reason: &
         completion_tokens: 0,
         requests: 0,
         cached: false,
+        served: Served::default(),
         started: now,
         finished: now,
         graded: now,
@@ -188,6 +190,7 @@ async fn failed_grade(context: &Context, key: ItemKey, payload: &[u8], reason: &
             completion_tokens: completion.completion_tokens,
             requests: completion.requests,
             cached: completion.cached,
+            served: completion.served,
             started: completion.started,
             finished: completion.finished,
             ..grade

@@ -17,7 +17,7 @@ use async_nats::jetstream::consumer::{PullConsumer, pull};
 use tidemill_config::Config;
 use tidemill_domain::{
     Completion, Digest, Ending, EvaluationEvent, EvaluationId, EvaluationState, Grade, GroupId, ItemKey, Outcome,
-    Release, Reuse, Timestamp,
+    Release, Reuse, Served, Timestamp,
 };
 use tidemill_service::dead::{self, Dropped, Letter, Retried};
 use tidemill_service::settle::{MOST_FAILURES, MOST_TIMES_LEFT};
@@ -78,6 +78,8 @@ fn release(item: u32) -> Release {
         manifest: Digest::of(b"manifest"),
         again: false,
         reuse: Reuse::Never,
+        expected_tokens: 0,
+        prefix: 0,
     }
 }
 
@@ -98,6 +100,7 @@ fn completion(item: u32) -> Completion {
         requests: 3,
         attempts: 1,
         cached: false,
+        served: Served::default(),
         generation: None,
         engine: String::new(),
         started: Timestamp(1),

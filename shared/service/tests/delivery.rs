@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _};
 use tidemill_config::Config;
-use tidemill_domain::{Completion, Digest, Ending, EvaluationId, GroupId, ItemKey, Release, Reuse, Timestamp};
+use tidemill_domain::{Completion, Digest, Ending, EvaluationId, GroupId, ItemKey, Release, Reuse, Served, Timestamp};
 use tidemill_service::settle::MOST_FAILURES;
 use tidemill_service::{Context, Failure, Follow, Obstacle, Published, Start, acquire, connect, prepare, work};
 use tidemill_storage::{Address, Store};
@@ -66,6 +66,8 @@ fn released(item: u32) -> Released {
         manifest: Digest::of(b"manifest"),
         again: false,
         reuse: Reuse::Unlikely,
+        expected_tokens: 0,
+        prefix: 0,
     };
     Released {
         group: group(),
@@ -90,6 +92,7 @@ fn completion(item: u32, text: &str) -> Completion {
         requests: 1,
         attempts: 1,
         cached: false,
+        served: Served::default(),
         generation: None,
         engine: String::new(),
         started: Timestamp(0),

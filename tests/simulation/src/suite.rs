@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tidemill_aggregator::Fold;
 use tidemill_domain::{
-    Benchmark, BenchmarkName, BenchmarkResult, Completion, Digest, Ending, EvaluationId, GraderSpec, Item, ItemKey,
-    Manifest, Prompt, Settings, SuiteName, SuiteRef, Tier, Timestamp,
+    Benchmark, BenchmarkName, BenchmarkResult, Completion, Continuation, Digest, Ending, EvaluationId, GraderSpec,
+    Item, ItemKey, Manifest, Penalties, Prompt, Served, Settings, SuiteName, SuiteRef, Tier, Timestamp,
 };
 use tidemill_grader::Suite;
 use tidemill_grader::step;
@@ -77,6 +77,7 @@ impl Declared {
             requests: 1,
             attempts: 1,
             cached: false,
+            served: Served::default(),
             generation: None,
             engine: "engine".to_owned(),
             started: Timestamp(1),
@@ -160,6 +161,10 @@ fn benchmark(title: &str, items: u32, samples: u32, grader: GraderSpec) -> Bench
         // The items are made where they are needed.
         blocks: Vec::new(),
         clusters: None,
+        penalties: Penalties::default(),
+        continuation: Continuation::default(),
+        spare_samples: 0,
+        outlines: Vec::new(),
     }
 }
 

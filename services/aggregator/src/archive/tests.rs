@@ -10,7 +10,7 @@ use tidemill_archive::{
 use tidemill_config::Config;
 use tidemill_domain::{
     Completion, Digest, Ending, EvaluationEvent, EvaluationState, GroupId, Item, ItemKey, Manifest, Outcome, Prompt,
-    RunId, Source, Step, TeamId, Timeline, Timestamp, WholeBenchmark, WholeManifest,
+    RunId, Served, Source, Step, TeamId, Timeline, Timestamp, WholeBenchmark, WholeManifest,
 };
 use tidemill_service::{Context, Follow, Start, Ttl, connect, now, prepare};
 use tidemill_storage::{Address, Store};
@@ -94,6 +94,7 @@ impl Bench {
             requests: 1,
             attempts: 1,
             cached: false,
+            served: Served::default(),
             generation: None,
             engine: "http://engine".to_owned(),
             started: Timestamp(1),

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use futures::FutureExt as _;
-use tidemill_domain::{ChoiceScore, Prompt};
-use tidemill_inference::{Capabilities, ProbeError};
+use tidemill_domain::{ChoiceScore, Penalties, Prompt};
+use tidemill_inference::{Capabilities, Load, ProbeError};
 use tidemill_service::Failure;
 
 use super::*;
@@ -35,7 +35,7 @@ impl Engine for Scripted {
         Capabilities::ASSUMED
     }
 
-    async fn complete(&self, _: &Request<'_>, connection: Connection) -> Attempt<Answer> {
+    async fn complete(&self, _: &Request<'_>, connection: Connection, _: &mut Partial) -> Attempt<Answer> {
         self.connections.lock().unwrap().push(connection);
         let next = self.verdicts.lock().unwrap().pop_front();
         Attempt {
@@ -63,6 +63,10 @@ impl Engine for Scripted {
     async fn alive(&self) -> Result<(), ProbeError> {
         Ok(())
     }
+
+    async fn load(&self) -> Result<Load, ProbeError> {
+        Ok(Load::default())
+    }
 }
 
 fn answer(ending: Ending) -> Answer {
@@ -75,6 +79,8 @@ fn answer(ending: Ending) -> Answer {
         truncated: false,
         prompt_tokens: 1,
         completion_tokens: 1,
+        cached_tokens: None,
+        first_token_after: None,
     }
 }
 
@@ -142,9 +148,25 @@ async fn asked_within(
         top_p: 1.0,
         stop: &[],
         seed: None,
+        penalties: Penalties::default(),
+        stream: false,
+        stall_timeout: Duration::from_secs(60),
     };
-    let places = Places { pool, room };
-    let asking = ask(places, Generate(request), Budget::new(3), signals, course);
+    let places = Places {
+        pool,
+        room,
+        wish: Wish::default(),
+    };
+    let asking = ask(
+        places,
+        Generate {
+            request,
+            partial: Partial::default(),
+        },
+        Budget::new(3),
+        signals,
+        course,
+    );
     tokio::select! {
         ended = asking => ended,
         () = pool.look_after() => unreachable!("looking after engines does not end"),
@@ -187,7 +209,7 @@ async fn a_suspect_answer_is_asked_for_on_new_connections_and_then_believed() {
     let pool = Pool::new(vec![Scripted::member("one", [suspect(), suspect(), suspect()])]);
     let (ended, tally) = asked(&pool, &signals()).await;
     assert_eq!((ending(&ended.unwrap()), tally.attempts), (Ending::Empty, 3));
-    let booking = pool.book(None).await.unwrap();
+    let booking = pool.book(Wish::default()).await.unwrap();
     assert_eq!(
         *booking.engine().connections.lock().unwrap(),
         [Connection::Kept, Connection::New, Connection::New]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tidemill_domain::Prompt;
+use tidemill_domain::{Penalties, Prompt};
 
 use super::*;
 
@@ -18,6 +18,9 @@ fn classified(outcome: &HttpOutcome) -> Verdict<Answer> {
         top_p: 1.0,
         stop: &[],
         seed: None,
+        penalties: Penalties::default(),
+        stream: false,
+        stall_timeout: Duration::from_secs(60),
     };
     classify(outcome, &request)
 }
@@ -60,6 +63,8 @@ fn text_that_stopped_is_an_answer_with_its_counts() {
             truncated: false,
             prompt_tokens: 3,
             completion_tokens: 2,
+            cached_tokens: None,
+            first_token_after: None,
         }
     );
     let chat = json!({ "message": { "role": "assistant", "content": "4" }, "finish_reason": "stop" });

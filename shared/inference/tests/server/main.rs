@@ -9,17 +9,18 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::State;
+use axum::extract::{ConnectInfo, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
-use tidemill_domain::{Ending, Prompt};
+use tidemill_domain::{Ending, EngineKind, Partial, Penalties, Prompt};
 use tidemill_inference::{
-    Capabilities, Client, Connection, Engine, OpenAi, Options, ProbeError, Request, Scoring, Verdict, is_reachable,
-    probe,
+    Client, Connection, Engine, OpenAi, Options, ProbeError, Request, Scoring, Verdict, is_reachable, probe,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
+
+mod streaming;
 
 type Script = dyn Fn(&str, &Value) -> Response + Send + Sync;
 
@@ -28,6 +29,8 @@ type Script = dyn Fn(&str, &Value) -> Response + Send + Sync;
 struct Server {
     script: Arc<Script>,
     seen: Arc<Mutex<Vec<(String, Value, HeaderMap)>>>,
+    /// The client's port of each request.
+    ports: Arc<Mutex<Vec<u16>>>,
     address: SocketAddr,
 }
 
@@ -37,10 +40,12 @@ impl Server {
         let server = Self {
             script: Arc::new(script),
             seen: Arc::default(),
+            ports: Arc::default(),
             address: listener.local_addr().unwrap(),
         };
         let app = Router::new().fallback(answer).with_state(server.clone());
-        tokio::spawn(async move { axum::serve(listener, app).await });
+        let service = app.into_make_service_with_connect_info::<SocketAddr>();
+        tokio::spawn(async move { axum::serve(listener, service).await });
         server
     }
 
@@ -71,7 +76,14 @@ impl Server {
     }
 }
 
-async fn answer(State(server): State<Server>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
+async fn answer(
+    State(server): State<Server>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    server.ports.lock().unwrap().push(peer.port());
     let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
     let response = (server.script)(uri.path(), &body);
     server.seen.lock().unwrap().push((uri.path().to_owned(), body, headers));
@@ -82,7 +94,7 @@ fn engine(url: &str) -> OpenAi {
     OpenAi::new(
         Client::new(url, &Options::default()).unwrap(),
         "tiny",
-        Capabilities::ASSUMED,
+        EngineKind::OpenAi,
     )
 }
 
@@ -116,6 +128,9 @@ fn request(prompt: &Prompt) -> Request<'_> {
         top_p: 1.0,
         stop: &[],
         seed: None,
+        penalties: Penalties::default(),
+        stream: false,
+        stall_timeout: Duration::from_secs(60),
     }
 }
 
@@ -126,7 +141,10 @@ fn text() -> Prompt {
 #[tokio::test]
 async fn a_completion_comes_back_with_its_counts() {
     let server = Server::start(|_, _| ok(&four())).await;
-    let attempt = server.engine().complete(&request(&text()), Connection::Kept).await;
+    let attempt = server
+        .engine()
+        .complete(&request(&text()), Connection::Kept, &mut Partial::default())
+        .await;
     let Verdict::Done(answer) = attempt.verdict else {
         panic!("{attempt:?}")
     };
@@ -149,7 +167,10 @@ async fn a_chat_prompt_goes_to_the_chat_endpoint() {
     })
     .await;
     let prompt = Prompt::Chat(vec![]);
-    let attempt = server.engine().complete(&request(&prompt), Connection::New).await;
+    let attempt = server
+        .engine()
+        .complete(&request(&prompt), Connection::New, &mut Partial::default())
+        .await;
     assert_eq!(attempt.verdict.label(), "done");
     assert_eq!(server.paths(), ["/v1/chat/completions"]);
 }
@@ -162,8 +183,13 @@ async fn a_server_that_refuses_other_sampling_fields_is_asked_without_them_from_
     })
     .await;
     let engine = server.engine();
-    let first = engine.complete(&request(&text()), Connection::Kept).await;
-    let second = engine.clone().complete(&request(&text()), Connection::Kept).await;
+    let first = engine
+        .complete(&request(&text()), Connection::Kept, &mut Partial::default())
+        .await;
+    let second = engine
+        .clone()
+        .complete(&request(&text()), Connection::Kept, &mut Partial::default())
+        .await;
     assert_eq!((first.verdict.label(), first.requests), ("done", 2));
     assert_eq!((second.verdict.label(), second.requests), ("done", 1));
 }
@@ -172,7 +198,10 @@ async fn a_server_that_refuses_other_sampling_fields_is_asked_without_them_from_
 async fn overload_keeps_what_the_server_asked_for() {
     let server =
         Server::start(|_, _| (StatusCode::TOO_MANY_REQUESTS, [("retry-after", "7")], "").into_response()).await;
-    let attempt = server.engine().complete(&request(&text()), Connection::Kept).await;
+    let attempt = server
+        .engine()
+        .complete(&request(&text()), Connection::Kept, &mut Partial::default())
+        .await;
     let Verdict::Busy { retry_after, .. } = attempt.verdict else {
         panic!("{attempt:?}")
     };
@@ -184,7 +213,9 @@ async fn a_dead_server_is_down_and_the_request_was_not_sent() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
-    let attempt = engine(&url).complete(&request(&text()), Connection::Kept).await;
+    let attempt = engine(&url)
+        .complete(&request(&text()), Connection::Kept, &mut Partial::default())
+        .await;
     let Verdict::Down { sent, why } = attempt.verdict else {
         panic!("{attempt:?}")
     };
@@ -216,12 +247,16 @@ async fn a_connection_that_was_closed_under_the_request_is_replaced_once() {
     const ANSWER: &str =
         "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{\"choices\":[{\"text\":\"4\",\"finish_reason\":\"stop\"}]}";
     let (url, served) = raw_server(&["", ANSWER]).await;
-    let attempt = engine(&url).complete(&request(&text()), Connection::Kept).await;
+    let attempt = engine(&url)
+        .complete(&request(&text()), Connection::Kept, &mut Partial::default())
+        .await;
     assert_eq!((attempt.verdict.label(), attempt.requests), ("done", 2));
     assert_eq!(served.load(Ordering::SeqCst), 2);
 
     let (url, _) = raw_server(&[""]).await;
-    let attempt = engine(&url).complete(&request(&text()), Connection::Kept).await;
+    let attempt = engine(&url)
+        .complete(&request(&text()), Connection::Kept, &mut Partial::default())
+        .await;
     assert!(
         matches!(attempt.verdict, Verdict::Down { sent: true, .. }),
         "{attempt:?}"
@@ -232,7 +267,9 @@ async fn a_connection_that_was_closed_under_the_request_is_replaced_once() {
 #[tokio::test]
 async fn half_a_response_is_retried_on_a_new_connection() {
     let (url, _) = raw_server(&["HTTP/1.1 200 OK\r\ncontent-length: 500\r\n\r\n{\"choices\":[{\"text\":\"The"]).await;
-    let attempt = engine(&url).complete(&request(&text()), Connection::Kept).await;
+    let attempt = engine(&url)
+        .complete(&request(&text()), Connection::Kept, &mut Partial::default())
+        .await;
     assert!(
         matches!(
             attempt.verdict,
@@ -253,8 +290,10 @@ async fn an_answer_that_does_not_come_is_given_up_after_the_time_out() {
         request_timeout: Duration::from_millis(50),
         ..Options::default()
     };
-    let engine = OpenAi::new(Client::new(&url, &options).unwrap(), "tiny", Capabilities::ASSUMED);
-    let attempt = engine.complete(&request(&text()), Connection::Kept).await;
+    let engine = OpenAi::new(Client::new(&url, &options).unwrap(), "tiny", EngineKind::OpenAi);
+    let attempt = engine
+        .complete(&request(&text()), Connection::Kept, &mut Partial::default())
+        .await;
     assert_eq!((attempt.verdict.label(), attempt.requests), ("retry", 1));
     drop(listener);
 }
@@ -419,8 +458,10 @@ async fn the_api_key_is_sent_and_never_shown() {
     };
     let client = Client::new(&server.url(), &options).unwrap();
     let shown = format!("{options:?} {client:?}");
-    let engine = OpenAi::new(client, "tiny", Capabilities::ASSUMED);
-    engine.complete(&request(&text()), Connection::Kept).await;
+    let engine = OpenAi::new(client, "tiny", EngineKind::OpenAi);
+    engine
+        .complete(&request(&text()), Connection::Kept, &mut Partial::default())
+        .await;
     let headers = server.seen.lock().unwrap()[0].2.clone();
     assert_eq!(headers["authorization"], "Bearer secret");
     assert!(!shown.contains("secret"), "{shown}");
