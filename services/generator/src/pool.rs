@@ -341,8 +341,10 @@ impl<E: Engine> Pool<E> {
 /// Looks whether an engine is there, and at its load where it says.
 async fn look<E: Engine>(engine: &E) -> (Looked, Load) {
     let looking = async {
+        // One that says nothing may not have been asked.
         if engine.capabilities().metrics
             && let Ok(load) = engine.load().await
+            && load != Load::default()
         {
             return Ok(load);
         }
@@ -430,3 +432,6 @@ impl<E: Engine> Drop for Booking<'_, E> {
         self.pool.hand_out(&mut state);
     }
 }
+
+#[cfg(test)]
+mod tests;

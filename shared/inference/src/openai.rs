@@ -4,7 +4,7 @@
 //! by `echo` with `logprobs` and pass the gate or are refused, and there are no metrics.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -39,6 +39,8 @@ pub struct OpenAi {
     dialect: &'static Dialect,
     capabilities: Capabilities,
     learnt: Arc<Learnt>,
+    /// Tokens that came with streamed answers.
+    streamed: Arc<AtomicU64>,
 }
 
 pub(crate) static DIALECT: Dialect = Dialect {
@@ -69,6 +71,7 @@ impl OpenAi {
             dialect,
             capabilities: dialect.capabilities,
             learnt: Arc::default(),
+            streamed: Arc::default(),
         }
     }
 
@@ -173,7 +176,8 @@ impl OpenAi {
             let verdict = match opened.begun {
                 Ok(stream) => {
                     let keeps_stop = style.keep_stop.is_some();
-                    streaming::read(stream, assembly::Assembly::new(request, partial, keeps_stop)).await
+                    let assembly = assembly::Assembly::new(request, partial, keeps_stop);
+                    streaming::read(stream, assembly, &self.streamed).await
                 }
                 Err(outcome) if self.learn(&outcome, &mut style) => continue,
                 Err(outcome) => classify(&outcome, request),
@@ -270,6 +274,10 @@ impl Engine for OpenAi {
         crate::probe::serves(&self.client, &self.model, ALIVE_TIMEOUT)
             .await
             .map(drop)
+    }
+
+    fn progress(&self) -> Option<u64> {
+        Some(self.streamed.load(Ordering::Relaxed))
     }
 
     async fn load(&self) -> Result<Load, ProbeError> {
