@@ -108,10 +108,14 @@ pub(crate) enum Endpoint {
     Completion,
     /// llama.cpp's and vLLM's; only the former's shape is used.
     Tokenize,
+    /// What only llama.cpp has.
+    Props,
+    /// What only SGLang has.
+    ModelInfo,
 }
 
 impl Endpoint {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 9] = [
         Self::Completions,
         Self::Chat,
         Self::Models,
@@ -119,6 +123,8 @@ impl Endpoint {
         Self::Generate,
         Self::Completion,
         Self::Tokenize,
+        Self::Props,
+        Self::ModelInfo,
     ];
 
     const fn path(self) -> &'static str {
@@ -130,6 +136,8 @@ impl Endpoint {
             Self::Generate => "/generate",
             Self::Completion => "/completion",
             Self::Tokenize => "/tokenize",
+            Self::Props => "/props",
+            Self::ModelInfo => "/get_model_info",
         }
     }
 }
