@@ -175,7 +175,7 @@ impl<'a> Assembly<'a> {
             .reasoning
             .push_str(reasoning.as_deref().unwrap_or_default());
         self.refusal.push_str(refused.as_deref().unwrap_or_default());
-        if has_text || reason.is_some() {
+        if has_text {
             self.partial.tokens.append(&mut self.pending);
         }
         let is_new = tokens > 0 || said;
@@ -187,6 +187,10 @@ impl<'a> Assembly<'a> {
         }
         if let Some(reason) = reason {
             self.finish_reason = Some(reason.into_string());
+            // Nothing may continue an answer that has ended, also when only its counts are outstanding: its tokens come back
+            // with its conclusion.
+            std::mem::swap(&mut self.partial.tokens, &mut self.pending);
+            self.pending.append(&mut self.partial.tokens);
             self.stop_reason = stop_text(delta.stop_reason).or_else(|| stop_text(delta.matched_stop));
             return Flow::Ended;
         }
@@ -243,11 +247,12 @@ impl<'a> Assembly<'a> {
     }
 
     /// What the whole means, once nothing more comes.
-    pub(crate) fn conclude(self) -> Verdict<Answer> {
+    pub(crate) fn conclude(mut self) -> Verdict<Answer> {
         if let Some(fault) = self.fault {
             return fault;
         }
         let partial = self.partial;
+        partial.tokens.append(&mut self.pending);
         if let Some(stop) = &self.stop_reason
             && self.keeps_stop
             && partial.text.ends_with(stop.as_str())

@@ -165,6 +165,24 @@ fn a_token_without_its_text_is_not_continued_from() {
 }
 
 #[test]
+fn an_answer_that_ended_is_not_continued_although_its_counts_are_outstanding() {
+    let mut partial = Partial {
+        prompt_tokens: vec![1],
+        ..Partial::default()
+    };
+    let last = json!({ "choices": [{ "text": "b", "token_ids": [8, 9], "finish_reason": "stop" }] });
+    with_request(&[], |request| {
+        let mut assembly = Assembly::new(request, &mut partial, true);
+        assembly.event(text("a", &[7]).to_string().as_bytes());
+        assert_eq!(assembly.event(last.to_string().as_bytes()), Flow::Ended);
+    });
+    assert!(!partial.has_tokens(), "{partial:?}");
+    let mut partial = Partial::default();
+    answer(streamed(&[], &mut partial, &[text("a", &[7]), last]));
+    assert_eq!(partial.tokens, [7, 8, 9]);
+}
+
+#[test]
 fn errors_and_ends_without_an_end_are_no_answers() {
     let begun = text("a", &[1]);
     for last in [

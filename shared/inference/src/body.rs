@@ -224,6 +224,18 @@ pub(crate) fn echo(model: &str, prompt: &str, max_tokens: u32) -> Bytes {
     encode(&body, prompt.len())
 }
 
+/// The body that asks for the text of tokens.
+#[derive(Serialize)]
+struct DetokenizeBody<'a> {
+    model: &'a str,
+    tokens: &'a [u32],
+}
+
+/// The body that asks for the text of `tokens`.
+pub(crate) fn detokenize(model: &str, tokens: &[u32]) -> Bytes {
+    encode(&DetokenizeBody { model, tokens }, tokens.len() * 7)
+}
+
 /// The body that asks for one token, so that the usage tells how long `prompt` is.
 pub(crate) fn count(model: &str, prompt: &str) -> Bytes {
     let body = CountBody {

@@ -17,6 +17,9 @@ pub(crate) struct Dialect {
     pub(crate) keep_stop: Option<KeepStop>,
     /// Where it tells token ids when asked to.
     pub(crate) tells_tokens: TellsTokens,
+    /// The text that it streams with a token may lack the end of that token's, so whether a beginning ends with a whole
+    /// character is asked before it is continued.
+    pub(crate) asks_for_seam: bool,
     /// How its answers are continued.
     pub(crate) continuing: Traits,
 }

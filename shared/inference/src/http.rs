@@ -108,6 +108,8 @@ pub(crate) enum Endpoint {
     Completion,
     /// llama.cpp's and vLLM's; only the former's shape is used.
     Tokenize,
+    /// vLLM's and SGLang's.
+    Detokenize,
     /// What only llama.cpp has.
     Props,
     /// What only SGLang has.
@@ -115,7 +117,7 @@ pub(crate) enum Endpoint {
 }
 
 impl Endpoint {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Completions,
         Self::Chat,
         Self::Models,
@@ -123,6 +125,7 @@ impl Endpoint {
         Self::Generate,
         Self::Completion,
         Self::Tokenize,
+        Self::Detokenize,
         Self::Props,
         Self::ModelInfo,
     ];
@@ -136,6 +139,7 @@ impl Endpoint {
             Self::Generate => "/generate",
             Self::Completion => "/completion",
             Self::Tokenize => "/tokenize",
+            Self::Detokenize => "/detokenize",
             Self::Props => "/props",
             Self::ModelInfo => "/get_model_info",
         }

@@ -34,6 +34,7 @@ pub(crate) static DIALECT: Dialect = Dialect {
     words: Words::LlamaCpp,
     keep_stop: None,
     tells_tokens: TellsTokens::Nowhere,
+    asks_for_seam: false,
     continuing: Traits {
         repetition_counts_prompt: true,
         draws_by_position: false,

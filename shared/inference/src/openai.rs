@@ -17,7 +17,7 @@ use crate::complaint::Complaint;
 use crate::continuation::{Plan, Rest, Traits, plan};
 use crate::dialect::{self, Dialect, TellsTokens};
 use crate::http::{Endpoint, Exchange, Opened};
-use crate::wire::Reply;
+use crate::wire::{Detokenized, Reply};
 use crate::{
     Answer, Attempt, Capabilities, Client, Connection, Engine, HttpOutcome, Load, NeedsContextTokens, ProbeError,
     Request, Scored, Scoring, Verdict, classify, classify_score,
@@ -29,6 +29,9 @@ const ALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long a live engine may take to tell its load.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Tokens whose text shows whether the last of them ends with a whole character.
+const SEAM_TOKENS: usize = 8;
 
 /// An engine with the OpenAI API: the embedded one, vLLM, SGLang, llama.cpp or a remote one. Clones share connections and
 /// what was learnt about the server.
@@ -46,6 +49,7 @@ pub(crate) static DIALECT: Dialect = Dialect {
     words: Words::Vllm,
     keep_stop: None,
     tells_tokens: TellsTokens::Nowhere,
+    asks_for_seam: false,
     continuing: Traits {
         repetition_counts_prompt: false,
         draws_by_position: false,
@@ -154,6 +158,27 @@ impl OpenAi {
         true
     }
 
+    /// Whether the tokens end with a whole character: an engine that decodes from within one makes something else of it. Where
+    /// the server has no answer, what it streamed is trusted.
+    async fn ends_whole(&self, tokens: &[u32], connection: Connection) -> bool {
+        // A character is a few tokens at most.
+        let last = &tokens[tokens.len().saturating_sub(SEAM_TOKENS)..];
+        let body = body::detokenize(&self.model, last);
+        let Exchange { outcome, .. } = self.client.post(Endpoint::Detokenize, body, connection).await;
+        let HttpOutcome::Answered {
+            status: 200..=299,
+            body,
+            ..
+        } = outcome
+        else {
+            return true;
+        };
+        let text = serde_json::from_slice::<Detokenized<'_>>(&body);
+        text.map_or(true, |detokenized| {
+            !detokenized.text.ends_with(char::REPLACEMENT_CHARACTER)
+        })
+    }
+
     async fn whole(&self, request: &Request<'_>, endpoint: Endpoint, connection: Connection) -> Attempt<Answer> {
         let mut style = self.style(request, endpoint, false);
         let mut requests = 0;
@@ -208,6 +233,8 @@ impl Engine for OpenAi {
                     let verdict = assembly::full(request, partial);
                     return Attempt { verdict, requests };
                 }
+                Plan::Continue(_)
+                    if self.dialect.asks_for_seam && !self.ends_whole(&partial.tokens, connection).await => {}
                 Plan::Continue(rest) => {
                     let attempt = if self.capabilities.kind == EngineKind::LlamaCpp {
                         llamacpp::stream(self, request, &rest, connection, partial).await

@@ -32,6 +32,7 @@ pub(crate) static DIALECT: Dialect = Dialect {
     words: Words::Vllm,
     keep_stop: Some(KeepStop::Untrimmed(true)),
     tells_tokens: TellsTokens::Completions,
+    asks_for_seam: true,
     continuing: Traits {
         repetition_counts_prompt: false,
         draws_by_position: false,

@@ -27,6 +27,7 @@ pub(crate) static DIALECT: Dialect = Dialect {
     words: Words::Vllm,
     keep_stop: Some(KeepStop::Include(true)),
     tells_tokens: TellsTokens::Everywhere,
+    asks_for_seam: true,
     continuing: Traits {
         repetition_counts_prompt: true,
         draws_by_position: false,

@@ -325,6 +325,13 @@ impl<'de> Visitor<'de> for BestVisitor {
     }
 }
 
+/// The text of tokens, by either of its names.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Detokenized<'a> {
+    #[serde(borrow, alias = "prompt")]
+    pub(crate) text: Text<'a>,
+}
+
 /// The answer of `GET /v1/models`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct ModelList {

@@ -90,7 +90,10 @@ async fn answers_are_those_of_the_reference_streamed_and_not() {
         );
         assert!(streamed.first_token_after.is_some());
         if let Some(cases) = &cases {
-            assert_eq!(plain.text, cases[index]["greedy_text"].as_str().unwrap());
+            // Of a character that is not whole at the end, some show a mark and some nothing.
+            let expected = cases[index]["greedy_text"].as_str().unwrap();
+            let unmarked = |text: &str| text.trim_end_matches(char::REPLACEMENT_CHARACTER).to_owned();
+            assert_eq!(unmarked(&plain.text), unmarked(expected));
             assert_eq!(partial.tokens, ids(&cases[index]["greedy_token_ids"]));
             assert_eq!(partial.prompt_tokens, ids(&cases[index]["prompt_token_ids"]));
         }
@@ -161,16 +164,54 @@ fn continued(kind: EngineKind) -> Vec<Prompt> {
 
 const CAP: u32 = 32;
 
-/// The first so many tokens of the answer to a request, where they end with whole text.
-async fn beginning(real: &Real, request: &Request<'_>, tokens: u32) -> Option<Partial> {
+/// What had arrived of the answer to a request when its connection ended after so many events; none when it was whole.
+async fn beginning(real: &Real, request: &Request<'_>, events: usize) -> Option<Partial> {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let upstream = real.engine.url().trim_start_matches("http://").to_owned();
+    let passing = tokio::spawn(async move {
+        // The first connections carry what is asked beside the answer.
+        while let Ok((client, _)) = listener.accept().await {
+            let server = tokio::net::TcpStream::connect(&upstream).await.unwrap();
+            tokio::spawn(pass(client, server, events));
+        }
+    });
+    let client = Client::new(&url, &Options::default()).unwrap();
+    let engine = OpenAi::new(client, real.engine.model(), real.kind);
     let mut partial = Partial::default();
-    let cut = Request {
-        max_tokens: tokens,
-        ..*request
-    };
-    let answer = real.ask(&cut, &mut partial).await;
-    let is_clean = !partial.text.ends_with(char::REPLACEMENT_CHARACTER) && partial.has_tokens();
-    (answer.truncated && is_clean).then_some(partial)
+    let attempt = engine.complete(request, Connection::New, &mut partial).await;
+    passing.abort();
+    (!matches!(attempt.verdict, Verdict::Done(_))).then_some(partial)
+}
+
+/// Passes a request on, and of the answer the first so many events.
+async fn pass(mut client: tokio::net::TcpStream, mut server: tokio::net::TcpStream, events: usize) {
+    let (mut from_client, mut from_server) = (vec![0; 65_536], vec![0; 65_536]);
+    let mut seen = Vec::new();
+    loop {
+        tokio::select! {
+            read = client.read(&mut from_client) => match read {
+                Ok(1..) => server.write_all(&from_client[..read.unwrap_or(0)]).await.unwrap(),
+                _ => return,
+            },
+            read = server.read(&mut from_server) => {
+                let Ok(count @ 1..) = read else { return };
+                let before = seen.len();
+                seen.extend_from_slice(&from_server[..count]);
+                let text = String::from_utf8_lossy(&seen);
+                let ends: Vec<usize> = text.match_indices("data: ").map(|(at, _)| at).collect();
+                // Lossy decoding moves nothing: what is streamed is JSON in UTF-8, and chunks end between characters.
+                let Some(end) = ends.get(events) else {
+                    client.write_all(&seen[before..]).await.unwrap();
+                    continue;
+                };
+                if *end > before {
+                    client.write_all(&seen[before..*end]).await.unwrap();
+                }
+                return;
+            }
+        }
+    }
 }
 
 /// Continues the answer to `request` from every fourth token on; how often that could be done.
@@ -178,11 +219,12 @@ async fn continue_everywhere(real: &Real, request: &Request<'_>) -> usize {
     let mut uncut = Partial::default();
     let whole = real.ask(request, &mut uncut).await;
     let mut count = 0;
-    for cut in (2..CAP).step_by(4) {
+    for cut in (2..CAP as usize).step_by(3) {
         let Some(mut partial) = beginning(real, request, cut).await else {
             continue;
         };
-        assert_eq!(partial.tokens, uncut.tokens[..cut as usize]);
+        assert!(whole.text.starts_with(&partial.text));
+        assert_eq!(partial.tokens, uncut.tokens[..partial.tokens.len()]);
         let joined = real.ask(request, &mut partial).await;
         assert_eq!(
             (&joined.text, joined.ending),
@@ -194,8 +236,7 @@ async fn continue_everywhere(real: &Real, request: &Request<'_>) -> usize {
         if joined.stop_reason.is_none() {
             assert_eq!(partial.tokens, uncut.tokens, "cut after {cut} tokens");
         }
-        assert_eq!(partial.continuations, 1);
-        count += 1;
+        count += partial.continuations as usize;
     }
     count
 }
@@ -253,14 +294,14 @@ async fn a_stop_text_ends_a_continued_answer_wherever_it_was_cut() {
             "{stop:?} in {:?}",
             whole.text
         );
-        for cut in 2..CAP {
+        for cut in 2..CAP as usize {
             let Some(mut partial) = beginning(&real, &request, cut).await else {
                 continue;
             };
             let joined = real.ask(&request, &mut partial).await;
-            assert_eq!(joined.text, whole.text, "stop at {stop:?}, cut after {cut} tokens");
+            assert_eq!(joined.text, whole.text, "stop at {stop:?}, cut after {cut} events");
             assert_eq!(joined.stop_reason, streamed.stop_reason);
-            count += 1;
+            count += partial.continuations;
         }
     }
     println!("continued {count} times");

@@ -241,18 +241,38 @@ async fn an_answer_is_continued_from_its_tokens_where_the_engine_can() {
         );
         assert_eq!((partial.tokens, partial.continuations), (vec![3, 4, 5, 6], 1));
     }
-    let body = &server.bodies()[0];
+    let at = server.paths().iter().position(|path| path != "/detokenize").unwrap();
+    let body = &server.bodies()[at];
     assert_eq!(
         (&body["prompt"], &body["max_tokens"]),
         (&json!([1, 2, 3, 4]), &json!(14))
     );
     // The template is in the tokens already: it must not be applied once more.
-    assert_eq!(server.paths()[0], "/v1/completions");
+    assert_eq!(server.paths()[at], "/v1/completions");
 
     let mut partial = begun();
     let answer = answer_of(complete(&server.engine(), &streamed(&text()), &mut partial).await);
     assert_eq!(answer.text, "whole.", "an engine without token ids begins again");
     assert_eq!(partial.text, "whole.");
+}
+
+#[tokio::test]
+async fn an_answer_that_was_cut_within_a_character_begins_anew() {
+    for (tail, whole) in [("4", false), ("4\u{fffd}", true)] {
+        let server = Server::start(move |path, body| {
+            if path == "/detokenize" {
+                assert_eq!(body["tokens"], json!([3, 4]));
+                return ok(&json!({ "prompt": tail }));
+            }
+            let first = if body["prompt"].is_array() { "2" } else { "whole" };
+            streaming(events(&[piece(first, 5), last(6), counts(2)]))
+        })
+        .await;
+        let mut partial = begun();
+        let engine = of_kind(&server.url(), EngineKind::Vllm);
+        let answer = answer_of(complete(&engine, &streamed(&text()), &mut partial).await);
+        assert_eq!(answer.text, if whole { "whole." } else { " 42." }, "{tail:?}");
+    }
 }
 
 #[tokio::test]
