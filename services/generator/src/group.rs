@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tidemill_domain::{Replica, ServerGroup};
 use tidemill_inference::{Client, ClientError, OpenAi, Options};
+use tidemill_service::leader::Looks;
 use tidemill_service::{Context, work};
 use tidemill_streams::durable;
 use tokio::sync::Semaphore;
@@ -24,6 +25,8 @@ pub(crate) struct Shared {
     pub(crate) keys: Arc<Keys>,
     /// The generations in flight, and how the cache fares.
     pub(crate) generations: Arc<Generations>,
+    /// Looks for completions.
+    pub(crate) looks: Looks,
 }
 
 /// Takes the group's items until it is stopped, and sees what is in flight through.
@@ -45,6 +48,7 @@ pub(crate) async fn run(context: Context, group: ServerGroup, signals: Signals, 
         room: shared.room,
         keys: shared.keys,
         cache: Cache::new(&context, &group, shared.generations),
+        looks: shared.looks,
     });
     tracing::info!(group = %group.group, slots, replicas = group.replicas.len(), "serving");
     let handling = Arc::clone(&worker);

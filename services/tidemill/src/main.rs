@@ -30,6 +30,11 @@ use std::process::ExitCode;
 use arguments::{Arguments, Command};
 use clap::Parser as _;
 
+/// An item costs hundreds of small allocations, most of them freed by another thread than made them: the system's allocator
+/// took a fifth of what this program computes.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
