@@ -20,6 +20,7 @@ use tidemill_inference::{
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
+mod cases;
 mod streaming;
 
 type Script = dyn Fn(&str, &Value) -> Response + Send + Sync;
