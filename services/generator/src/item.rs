@@ -278,9 +278,10 @@ impl<E: Engine> Worker<E> {
             pool: &self.pool,
             room: &self.room,
             wish: Wish {
-                avoid: None,
                 prefix: release.prefix,
+                prompt_tokens: 0,
                 expected_tokens: release.expected_tokens,
+                ..Wish::default()
             },
         }
     }
