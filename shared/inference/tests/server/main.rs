@@ -1,6 +1,10 @@
 //! The adapter against a real HTTP server whose answers are scripted.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of a test file, which is nothing but tests")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of a test file, which is nothing but tests"
+)]
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
