@@ -180,6 +180,9 @@ pub struct Generator {
     pub stall_timeout: Duration,
     /// A streamed answer is saved each time that it has so many more tokens, so that a kill loses no more. Default 1024.
     pub park_every_tokens: u32,
+    /// Prompts that begin alike go to the replica that had their beginning last, while that costs no balance. False: they
+    /// go anywhere, to measure what the other is worth. Default true.
+    pub prefix_affinity: bool,
 }
 
 impl Default for Generator {
@@ -191,6 +194,7 @@ impl Default for Generator {
             stream_above: 64,
             stall_timeout: Duration::from_secs(120),
             park_every_tokens: 1_024,
+            prefix_affinity: true,
         }
     }
 }
@@ -201,11 +205,18 @@ impl Default for Generator {
 pub struct Grader {
     /// Completions that one grader holds at once. Default 256.
     pub max_in_flight: u32,
+    /// Every grade blocks a thread for so long besides, as a slow grader would: to measure what that does to the rest.
+    /// Default `0s`.
+    #[serde(with = "duration")]
+    pub delay: Duration,
 }
 
 impl Default for Grader {
     fn default() -> Self {
-        Self { max_in_flight: 256 }
+        Self {
+            max_in_flight: 256,
+            delay: Duration::ZERO,
+        }
     }
 }
 

@@ -25,6 +25,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 mod real;
+mod cases;
 mod streaming;
 
 type Script = dyn Fn(&str, &Value) -> Response + Send + Sync;
