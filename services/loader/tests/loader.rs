@@ -256,9 +256,8 @@ async fn the_next_checkpoint_of_a_run_is_released_longest_first() {
         _ => "6".to_owned(),
     };
     for key in manifest.keys(&before.evaluation) {
-        let headers: HeaderMap = [(AnswerLength::HEADER, tokens(key.item).as_str())]
-            .into_iter()
-            .collect();
+        let mut headers = HeaderMap::new();
+        headers.insert(AnswerLength::HEADER, tokens(key.item).as_str());
         let subject = subject::done(&key);
         let publisher = &bench.context.publisher;
         let published = publisher.publish_bytes::<Completion>(subject, Vec::new(), None, Ttl::Stream, headers);

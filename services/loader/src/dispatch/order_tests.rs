@@ -361,7 +361,11 @@ fn with_history_items_take_less_than_three_bytes_each() {
     dispatcher.set_slots(1_000);
     let mut released = 0;
     while dispatcher.left() > 0 {
-        assert!(dispatcher.state_bytes() < 3 * items as usize, "{}", dispatcher.state_bytes());
+        assert!(
+            dispatcher.state_bytes() < 3 * items as usize,
+            "{}",
+            dispatcher.state_bytes()
+        );
         for release in dispatcher.release(Instant::now()) {
             released += 1;
             dispatcher.complete_with(&release.key, length(lengths[release.key.item as usize]));
