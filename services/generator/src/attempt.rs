@@ -17,8 +17,8 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::course::Course;
-use crate::pool::{Booking, Hopeless, Pool};
-use crate::replicas::Sign;
+use crate::pool::{Booking, Hopeless, Pool, Wish};
+use crate::replicas::{Sign, Took};
 
 /// Engines that may end under one item before the item is suspected of ending them.
 const MOST_LOST: u32 = 5;
@@ -40,6 +40,9 @@ pub(crate) trait Ask<E>: Send {
     /// The ending of an answer, for metrics.
     fn ending(answer: &Self::Answer) -> Ending;
 
+    /// What an answer tells of its replica.
+    fn took(answer: &Self::Answer) -> Took;
+
     /// Asks once.
     fn ask(&mut self, engine: &E, connection: Connection) -> impl Future<Output = Attempt<Self::Answer>> + Send;
 }
@@ -58,6 +61,13 @@ impl<E: Engine> Ask<E> for Generate<'_> {
         answer.ending
     }
 
+    fn took(answer: &Answer) -> Took {
+        Took {
+            tokens: answer.completion_tokens,
+            first_token: answer.first_token_after,
+        }
+    }
+
     async fn ask(&mut self, engine: &E, connection: Connection) -> Attempt<Answer> {
         engine.complete(&self.request, connection, &mut self.partial).await
     }
@@ -74,6 +84,13 @@ impl<E: Engine> Ask<E> for Score<'_, '_> {
 
     fn ending(_: &Scored) -> Ending {
         Ending::Scored
+    }
+
+    fn took(scored: &Scored) -> Took {
+        Took {
+            tokens: scored.completion_tokens,
+            first_token: None,
+        }
     }
 
     async fn ask(&mut self, engine: &E, connection: Connection) -> Attempt<Scored> {
@@ -222,7 +239,8 @@ fn sign<T>(verdict: &Verdict<T>) -> Sign {
         Verdict::Done(_) | Verdict::Overflow { .. } | Verdict::Rejected { .. } | Verdict::Unsupported { .. } => {
             Sign::Good
         }
-        Verdict::Suspect(_) | Verdict::Retry { .. } | Verdict::Stalled { .. } => Sign::Bad,
+        Verdict::Suspect(_) | Verdict::Retry { .. } => Sign::Bad,
+        Verdict::Stalled { .. } => Sign::Stalled,
         Verdict::Busy {
             status, retry_after, ..
         } => Sign::Busy {
@@ -240,6 +258,8 @@ pub(crate) struct Places<'a, E> {
     pub(crate) pool: &'a Pool<E>,
     /// The requests that this process may have in flight, over all groups.
     pub(crate) room: &'a Semaphore,
+    /// What the item wants of its replica.
+    pub(crate) wish: Wish,
 }
 
 impl<'a, E: Engine> Places<'a, E> {
@@ -249,7 +269,7 @@ impl<'a, E: Engine> Places<'a, E> {
     /// # Cancel safety
     /// Nothing stays booked when the future is dropped.
     async fn take(&self, avoid: Option<usize>) -> Result<Place<'a, E>, Hopeless> {
-        let booking = self.pool.book(avoid).await?;
+        let booking = self.pool.book(Wish { avoid, ..self.wish }).await?;
         // Nobody closes the room.
         let room = self.room.acquire().await.ok();
         Ok(Place { booking, _room: room })
@@ -322,11 +342,17 @@ async fn ask_once<E: Engine, A: Ask<E>>(
 ) -> Verdict<A::Answer> {
     let begun = Instant::now();
     tally.started.get_or_insert_with(now);
-    let Attempt { verdict, requests } = question.ask(booking.engine(), connection).await;
+    let Attempt { verdict, requests } = tokio::select! { biased;
+        attempt = question.ask(booking.engine(), connection) => attempt,
+        () = booking.lost() => lost(),
+    };
     tally.attempts += 1;
     tally.requests += requests;
     if tally.engine != booking.name() {
         booking.name().clone_into(&mut tally.engine);
+    }
+    if let Verdict::Done(answer) = &verdict {
+        booking.took(A::took(answer));
     }
     let ending = match &verdict {
         Verdict::Done(answer) => A::ending(answer).label(),
@@ -335,6 +361,17 @@ async fn ask_once<E: Engine, A: Ask<E>>(
     tidemill_telemetry::add(Metric::Requests, u64::from(requests), [("ending", ending)]);
     tidemill_telemetry::observe(Metric::RequestSeconds, begun.elapsed().as_secs_f64(), []);
     verdict
+}
+
+/// The replica died, or stands still, while it answered; no connection need have said so.
+fn lost<T>() -> Attempt<T> {
+    Attempt {
+        verdict: Verdict::Down {
+            why: "the engine gives no sign of life any more".to_owned(),
+            sent: true,
+        },
+        requests: 1,
+    }
 }
 
 #[cfg(test)]

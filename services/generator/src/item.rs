@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use crate::attempt::{Budget, Course, Ended, Generate, GivenBack, Places, Score, Signals, Tally, ask};
 use crate::cache::{Cache, Earlier};
 use crate::keys::Keys;
-use crate::pool::Pool;
+use crate::pool::{Pool, Wish};
 use crate::step::{Action, Asked, Event, is_good, next};
 
 /// What the items of one group share.
@@ -200,7 +200,7 @@ impl<E: Engine> Worker<E> {
         let key = &release.key;
         let mut course = Course::begin(move || self.is_recorded(key).boxed()).after(looked);
         let outcome = if benchmark.is_likelihood() {
-            self.score(item, &mut course).await?
+            self.score(release, item, &mut course).await?
         } else {
             self.generate(release, benchmark, item, &mut course).await?
         };
@@ -230,7 +230,7 @@ impl<E: Engine> Worker<E> {
             request,
             partial: Partial::default(),
         };
-        match ask(self.places(), question, self.budget(), &self.signals, course).await? {
+        match ask(self.places(release), question, self.budget(), &self.signals, course).await? {
             Ended::Answered(answer) => Ok(Outcome {
                 detail: (answer.ending == Ending::Empty)
                     .then(|| "the engine said success and sent nothing, however often it was asked".to_owned()),
@@ -242,7 +242,7 @@ impl<E: Engine> Worker<E> {
     }
 
     /// Scores the choices one after another, so that an item never takes more than its one slot.
-    async fn score(&self, item: &Item, course: &mut Course<'_>) -> Result<Outcome, GivenBack> {
+    async fn score(&self, release: &Release, item: &Item, course: &mut Course<'_>) -> Result<Outcome, GivenBack> {
         let Prompt::Text(context) = &item.prompt else {
             let detail = "likelihood needs a text prompt: a chat prompt's text is known to the server alone";
             return Ok(Outcome::without_answer(Ending::EngineError, detail.to_owned()));
@@ -255,7 +255,7 @@ impl<E: Engine> Worker<E> {
                 scoring: &mut scoring,
                 choice,
             };
-            match ask(self.places(), question, self.budget(), &self.signals, course).await? {
+            match ask(self.places(release), question, self.budget(), &self.signals, course).await? {
                 Ended::Answered(scored) => {
                     outcome.choices.push(scored.choice);
                     outcome.answer.prompt_tokens += scored.prompt_tokens;
@@ -273,10 +273,16 @@ impl<E: Engine> Worker<E> {
         Ok(outcome)
     }
 
-    fn places(&self) -> Places<'_, E> {
+    fn places(&self, release: &Release) -> Places<'_, E> {
         Places {
             pool: &self.pool,
             room: &self.room,
+            wish: Wish {
+                prefix: release.prefix,
+                prompt_tokens: 0,
+                expected_tokens: release.expected_tokens,
+                ..Wish::default()
+            },
         }
     }
 

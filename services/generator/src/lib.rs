@@ -12,12 +12,16 @@
 mod replicas;
 
 mod attempt;
+mod controller;
+mod health;
 mod pool;
+mod routing;
 
 mod cache;
 mod group;
 mod item;
 mod keys;
+mod pulse;
 mod service;
 pub mod step;
 
