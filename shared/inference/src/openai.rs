@@ -104,6 +104,11 @@ impl OpenAi {
         &self.client
     }
 
+    /// Where tokens are counted that come with streamed answers.
+    pub(crate) fn streamed_tokens(&self) -> &AtomicU64 {
+        &self.streamed
+    }
+
     /// How many tokens the context of `scoring` is, by the usage of a request for it alone.
     pub(crate) async fn count_context(
         &self,
@@ -213,7 +218,7 @@ impl OpenAi {
                 Ok(stream) => {
                     let keeps_stop = style.keep_stop.is_some();
                     let assembly = assembly::Assembly::new(request, partial, keeps_stop);
-                    streaming::read(stream, assembly, &self.streamed).await
+                    streaming::read(stream, assembly, self.streamed_tokens()).await
                 }
                 Err(outcome) if self.learn(&outcome, &mut style) => continue,
                 Err(outcome) => classify(&outcome, request),
