@@ -21,6 +21,7 @@ use crate::attempt::{Budget, Course, Ended, Generate, GivenBack, Places, Score, 
 use crate::cache::{Cache, Earlier};
 use crate::keys::Keys;
 use crate::pool::{Pool, Wish};
+use crate::sent;
 use crate::step::{Action, Asked, Event, is_good, next};
 
 /// What the items of one group share.
@@ -181,6 +182,7 @@ impl<E: Engine> Worker<E> {
         if !completion.cached {
             tidemill_telemetry::add(Metric::PromptTokens, completion.prompt_tokens, []);
             tidemill_telemetry::add(Metric::CompletionTokens, completion.completion_tokens, []);
+            count_prefix(&completion.served);
         }
         if matches!(completion.ending, Ending::EngineError) {
             let reason = completion.detail.as_deref().unwrap_or_default();
@@ -215,6 +217,7 @@ impl<E: Engine> Worker<E> {
         item: &Item,
         course: &mut Course<'_>,
     ) -> Result<Outcome, GivenBack> {
+        course.tally.reusable = (release.prefix != 0).then(|| self.pool.sent_before(&item.prompt));
         let settings = &benchmark.settings;
         let request = Request {
             prompt: &item.prompt,
@@ -231,7 +234,15 @@ impl<E: Engine> Worker<E> {
             request,
             partial: Partial::default(),
         };
-        match ask(self.places(release), question, self.budget(), &self.signals, course).await? {
+        match ask(
+            self.places(release, item),
+            question,
+            self.budget(),
+            &self.signals,
+            course,
+        )
+        .await?
+        {
             Ended::Answered(answer) => Ok(Outcome {
                 detail: (answer.ending == Ending::Empty)
                     .then(|| "the engine said success and sent nothing, however often it was asked".to_owned()),
@@ -256,7 +267,15 @@ impl<E: Engine> Worker<E> {
                 scoring: &mut scoring,
                 choice,
             };
-            match ask(self.places(release), question, self.budget(), &self.signals, course).await? {
+            match ask(
+                self.places(release, item),
+                question,
+                self.budget(),
+                &self.signals,
+                course,
+            )
+            .await?
+            {
                 Ended::Answered(scored) => {
                     outcome.choices.push(scored.choice);
                     outcome.answer.prompt_tokens += scored.prompt_tokens;
@@ -274,7 +293,7 @@ impl<E: Engine> Worker<E> {
         Ok(outcome)
     }
 
-    fn places(&self, release: &Release) -> Places<'_, E> {
+    fn places(&self, release: &Release, item: &Item) -> Places<'_, E> {
         Places {
             pool: &self.pool,
             room: &self.room,
@@ -284,7 +303,7 @@ impl<E: Engine> Worker<E> {
                 } else {
                     0
                 },
-                prompt_tokens: 0,
+                prompt_tokens: sent::tokens(&item.prompt),
                 expected_tokens: release.expected_tokens,
                 ..Wish::default()
             },
@@ -303,6 +322,14 @@ fn length_header(completion: &Completion) -> async_nats::HeaderMap {
         headers.insert(AnswerLength::HEADER, length.to_string());
     }
     headers
+}
+
+/// Counts what engines had of prompts in their caches, and what they could have had, where both are known.
+fn count_prefix(served: &Served) {
+    if let (Some(hit), Some(possible)) = (served.cached_tokens, served.reusable_tokens) {
+        tidemill_telemetry::add(Metric::PrefixHitTokens, hit, []);
+        tidemill_telemetry::add(Metric::PrefixPossibleTokens, possible, []);
+    }
 }
 
 /// Records that an item will never be asked, so that it is not released again and its evaluation can end.
@@ -357,6 +384,8 @@ fn completion(release: &Release, outcome: Outcome, tally: Tally) -> Completion {
         cached: false,
         served: Served {
             cached_tokens: answer.cached_tokens,
+            // Tokens are counted by the engine alone, so their share is that of the bytes.
+            reusable_tokens: tally.reusable.map(|share| (share * answer.prompt_tokens as f64) as u64),
             ..Served::default()
         },
         generation: None,
