@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::broker::{SyncInterval, replicas};
+use crate::broker::{SyncInterval, engine_kind, replicas};
 use crate::{duration, size};
 
 /// The whole configuration: one file serves every service.
@@ -135,6 +135,9 @@ pub struct Loader {
     pub max_ungraded: u32,
     /// Starts of an engine that keeps dying, for one evaluation. Default 5.
     pub engine_starts: u32,
+    /// Which engine the endpoints are: `openai`, `vllm`, `sglang`, `llamacpp` or `embedded`. Empty: found when one is attached.
+    #[serde(deserialize_with = "engine_kind")]
+    pub engine_kind: String,
 }
 
 impl Default for Loader {
@@ -152,6 +155,7 @@ impl Default for Loader {
             endpoint_patience: Duration::from_secs(30),
             max_ungraded: 100_000,
             engine_starts: 5,
+            engine_kind: String::new(),
         }
     }
 }
