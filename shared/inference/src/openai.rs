@@ -94,6 +94,11 @@ impl OpenAi {
         self.client.url()
     }
 
+    /// What counts the tokens that come with streamed answers.
+    pub(crate) fn counter(&self) -> &AtomicU64 {
+        &self.streamed
+    }
+
     /// The served model's name.
     #[must_use]
     pub fn model(&self) -> &str {

@@ -24,8 +24,8 @@ use tidemill_inference::{
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-mod real;
 mod cases;
+mod real;
 mod streaming;
 
 type Script = dyn Fn(&str, &Value) -> Response + Send + Sync;
