@@ -124,7 +124,7 @@ pub(crate) async fn stream(
     let verdict = match begun {
         Ok(stream) => {
             let assembly = Assembly::new(request, partial, false).in_shape(Shape::LlamaCpp);
-            streaming::read(stream, assembly, engine.streamed_tokens()).await
+            streaming::read(stream, assembly, engine.counter()).await
         }
         Err(outcome) => classify(&outcome, request),
     };

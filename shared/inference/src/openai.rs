@@ -94,6 +94,11 @@ impl OpenAi {
         self.client.url()
     }
 
+    /// What counts the tokens that come with streamed answers.
+    pub(crate) fn counter(&self) -> &AtomicU64 {
+        &self.streamed
+    }
+
     /// The served model's name.
     #[must_use]
     pub fn model(&self) -> &str {
@@ -102,11 +107,6 @@ impl OpenAi {
 
     pub(crate) const fn client(&self) -> &Client {
         &self.client
-    }
-
-    /// Where tokens are counted that come with streamed answers.
-    pub(crate) fn streamed_tokens(&self) -> &AtomicU64 {
-        &self.streamed
     }
 
     /// How many tokens the context of `scoring` is, by the usage of a request for it alone.
@@ -218,7 +218,7 @@ impl OpenAi {
                 Ok(stream) => {
                     let keeps_stop = style.keep_stop.is_some();
                     let assembly = assembly::Assembly::new(request, partial, keeps_stop);
-                    streaming::read(stream, assembly, self.streamed_tokens()).await
+                    streaming::read(stream, assembly, &self.streamed).await
                 }
                 Err(outcome) if self.learn(&outcome, &mut style) => continue,
                 Err(outcome) => classify(&outcome, request),
