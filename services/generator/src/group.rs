@@ -13,6 +13,7 @@ use crate::attempt::Signals;
 use crate::cache::{Cache, Generations};
 use crate::item::Worker;
 use crate::keys::Keys;
+use crate::parking::Parking;
 use crate::pool::{Member, Pool};
 
 /// What all groups of this process share.
@@ -45,6 +46,8 @@ pub(crate) async fn run(context: Context, group: ServerGroup, signals: Signals, 
         room: shared.room,
         keys: shared.keys,
         cache: Cache::new(&context, &group, shared.generations),
+        parking: Parking::new(&context),
+        weights: group.checkpoint.clone(),
     });
     tracing::info!(group = %group.group, slots, replicas = group.replicas.len(), "serving");
     let handling = Arc::clone(&worker);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use tidemill_domain::{
-    Benchmark, Class, Completion, Ending, Item, ItemKey, Manifest, Partial, Prompt, Release, Served,
+    Asked as Draw, Benchmark, Class, Completion, Continuation, Digest, Ending, Item, ItemKey, Manifest, Prompt, Release, Served, Timestamp,
 };
 use tidemill_inference::{Answer, Engine, Request, Scoring};
 use tidemill_service::fault::{self, Point};
@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use crate::attempt::{Budget, Course, Ended, Generate, GivenBack, Places, Score, Signals, Tally, ask};
 use crate::cache::{Cache, Earlier};
 use crate::keys::Keys;
+use crate::parking::Parking;
 use crate::pool::Pool;
 use crate::step::{Action, Asked, Event, is_good, next};
 
@@ -33,6 +34,10 @@ pub(crate) struct Worker<E> {
     pub(crate) keys: Arc<Keys>,
     /// What was generated from the group's weights before.
     pub(crate) cache: Cache,
+    /// What was interrupted of the group's answers.
+    pub(crate) parking: Parking,
+    /// Identity of the group's weights.
+    pub(crate) weights: Digest,
 }
 
 /// What became of asking, before it is a record.
@@ -40,6 +45,8 @@ struct Outcome {
     answer: Answer,
     choices: Vec<tidemill_domain::ChoiceScore>,
     detail: Option<String>,
+    continuations: u32,
+    first_token: Option<Timestamp>,
 }
 
 /// Counts an item in, and out when dropped.
@@ -108,8 +115,8 @@ impl<E: Engine> Worker<E> {
             Err(failure) => return Asked::Failed(failure),
         };
         let completed = tokio::select! { biased;
-            completed = self.complete(release, benchmark, &item, looked) => completed,
-            () = delivery.stopped.cancelled() => Err(GivenBack),
+            completed = self.complete(release, delivery, benchmark, &item, looked) => completed,
+            () = delivery.stopped.cancelled() => Err(GivenBack::Stopped),
         };
         match completed {
             Ok(mut completion) => {
@@ -118,7 +125,10 @@ impl<E: Engine> Worker<E> {
                 fault::point(Point::GeneratorKept);
                 Asked::Completed(Box::new(completion))
             }
-            Err(GivenBack) => Asked::Failed(Failure::cancelled()),
+            Err(_) => {
+                self.parking.forget(&release.key);
+                Asked::Failed(Failure::cancelled())
+            }
         }
     }
 
@@ -176,6 +186,7 @@ impl<E: Engine> Worker<E> {
             .await?;
         fault::point(Point::GeneratorPublished);
         span("generate", &completion.key, trace);
+        self.parking.clear(&completion.key).await;
         self.cache.keep_late(completion).await;
         if !completion.cached {
             tidemill_telemetry::add(Metric::PromptTokens, completion.prompt_tokens, []);
@@ -192,6 +203,7 @@ impl<E: Engine> Worker<E> {
     async fn complete(
         &self,
         release: &Release,
+        delivery: &Delivery,
         benchmark: &Benchmark,
         item: &Item,
         looked: Instant,
@@ -202,7 +214,7 @@ impl<E: Engine> Worker<E> {
         let outcome = if benchmark.is_likelihood() {
             self.score(item, &mut course).await?
         } else {
-            self.generate(release, benchmark, item, &mut course).await?
+            self.generate(release, delivery, benchmark, item, &mut course).await?
         };
         Ok(completion(release, outcome, course.tally))
     }
@@ -210,10 +222,12 @@ impl<E: Engine> Worker<E> {
     async fn generate(
         &self,
         release: &Release,
+        delivery: &Delivery,
         benchmark: &Benchmark,
         item: &Item,
         course: &mut Course<'_>,
     ) -> Result<Outcome, GivenBack> {
+        let config = &self.context.config.generator;
         let settings = &benchmark.settings;
         let request = Request {
             prompt: &item.prompt,
@@ -223,22 +237,39 @@ impl<E: Engine> Worker<E> {
             stop: &settings.stop,
             seed: Some(settings.sample_seed(&item.id, release.key.sample)),
             penalties: benchmark.penalties,
-            stream: false,
-            stall_timeout: self.context.config.generator.request_timeout,
+            stream: settings.max_tokens > config.stream_above,
+            stall_timeout: config.stall_timeout,
         };
-        let question = Generate {
-            request,
-            partial: Partial::default(),
-        };
-        match ask(self.places(), question, self.budget(), &self.signals, course).await? {
-            Ended::Answered(answer) => Ok(Outcome {
+        let mut question = Generate::new(request, benchmark.continuation);
+        if request.stream && benchmark.continuation == Continuation::Exact {
+            let mut spot = self.parking.spot(
+                release,
+                Draw::of(&self.weights, benchmark, item, release.key.sample),
+            );
+            let partial = match self.parking.may_hold(release, delivery) {
+                true => spot.find().await?,
+                false => None,
+            };
+            question = question.saved_at(spot, partial, config.park_every_tokens);
+        }
+        let ended = ask(self.places(), &mut question, self.budget(), &self.signals, course).await;
+        if ended == Err(GivenBack::Stopped) {
+            question.park().await;
+        }
+        let mut outcome = match ended? {
+            Ended::Answered(answer) => Outcome {
                 detail: (answer.ending == Ending::Empty)
                     .then(|| "the engine said success and sent nothing, however often it was asked".to_owned()),
                 choices: Vec::new(),
                 answer,
-            }),
-            Ended::Failed(ending, detail) => Ok(Outcome::without_answer(ending, detail)),
-        }
+                continuations: 0,
+                first_token: None,
+            },
+            Ended::Failed(ending, detail) => Outcome::without_answer(ending, detail),
+        };
+        outcome.continuations = question.continuations();
+        outcome.first_token = question.first_token();
+        Ok(outcome)
     }
 
     /// Scores the choices one after another, so that an item never takes more than its one slot.
@@ -251,11 +282,11 @@ impl<E: Engine> Worker<E> {
         let mut outcome = Outcome::without_answer(Ending::Scored, String::new());
         outcome.detail = None;
         for choice in &item.choices {
-            let question = Score {
+            let mut question = Score {
                 scoring: &mut scoring,
                 choice,
             };
-            match ask(self.places(), question, self.budget(), &self.signals, course).await? {
+            match ask(self.places(), &mut question, self.budget(), &self.signals, course).await? {
                 Ended::Answered(scored) => {
                     outcome.choices.push(scored.choice);
                     outcome.answer.prompt_tokens += scored.prompt_tokens;
@@ -308,6 +339,8 @@ impl Outcome {
             },
             choices: Vec::new(),
             detail: Some(detail),
+            continuations: 0,
+            first_token: None,
         }
     }
 }
@@ -317,6 +350,8 @@ fn completion(release: &Release, outcome: Outcome, tally: Tally) -> Completion {
         answer,
         choices,
         detail,
+        continuations,
+        first_token,
     } = outcome;
     let finished = now();
     Completion {
@@ -337,7 +372,9 @@ fn completion(release: &Release, outcome: Outcome, tally: Tally) -> Completion {
         cached: false,
         served: Served {
             cached_tokens: answer.cached_tokens,
-            ..Served::default()
+            reusable_tokens: None,
+            first_token,
+            continuations,
         },
         generation: None,
         engine: tally.engine,

@@ -29,6 +29,21 @@ pub trait Engine: Send + Sync {
         partial: &mut Partial,
     ) -> impl Future<Output = Attempt<Answer>> + Send;
 
+    /// As [`Engine::complete`], and hands `partial` to `watch` each time that more of the answer has arrived, so that it can be
+    /// saved on the way. An engine that does not stream need not.
+    ///
+    /// # Cancel safety
+    /// As [`Engine::complete`].
+    fn complete_watched(
+        &self,
+        request: &Request<'_>,
+        connection: Connection,
+        partial: &mut Partial,
+        _watch: Watch<'_>,
+    ) -> impl Future<Output = Attempt<Answer>> + Send {
+        self.complete(request, connection, partial)
+    }
+
     /// Asks how likely `choice` is after the context of `scoring`.
     ///
     /// # Cancel safety
@@ -49,6 +64,9 @@ pub trait Engine: Send + Sync {
     /// When a server that has metrics does not give them.
     fn load(&self) -> impl Future<Output = Result<Load, ProbeError>> + Send;
 }
+
+/// Sees an answer grow.
+pub type Watch<'a> = &'a mut (dyn FnMut(&Partial) + Send);
 
 /// What an engine says of its load. What it does not say is absent, which is never the same as 0.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
