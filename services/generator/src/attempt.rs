@@ -48,8 +48,8 @@ pub(crate) trait Ask<E>: Send {
     /// What has arrived is kept for the next try.
     fn ask(&mut self, engine: &E, connection: Connection) -> impl Future<Output = Attempt<Self::Answer>> + Send;
 
-    /// How much of the answer there is that the next try need not ask for, in tokens.
-    fn kept(&self) -> u64 {
+    /// How much of the answer there is that the next try need not ask an engine like this for, in tokens.
+    fn kept(&self, _engine: &E) -> u64 {
         0
     }
 
@@ -304,16 +304,17 @@ pub(crate) async fn ask<E: Engine, A: Ask<E>>(
         if is_overtaken {
             return Err(GivenBack::Overtaken);
         }
-        let (kept, may_pause) = (question.kept(), question.may_pause(place.booking.engine()));
+        let engine = place.booking.engine();
+        let (kept, may_pause) = (question.kept(engine), question.may_pause(engine));
         let attempt = tokio::select! {
             attempt = ask_once(&place.booking, question, connection, &mut course.tally) => attempt,
             () = signals.stopped.cancelled(), if may_pause => return Err(GivenBack::Stopped),
             () = signals.abandoned.cancelled() => return Err(GivenBack::Stopped),
         };
+        let has_progressed = question.kept(engine) > kept;
         place.booking.note(sign(&attempt));
         avoid = Some(place.booking.index);
         drop(place);
-        let has_progressed = question.kept() > kept;
         let pause = match budget.judge(attempt, has_progressed, Instant::now()) {
             Step::End(ended) => return Ok(ended),
             Step::Again {

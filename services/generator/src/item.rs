@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use tidemill_domain::{
-    Asked as Draw, Benchmark, Class, Completion, Continuation, Digest, Ending, Item, ItemKey, Manifest, Prompt, Release, Served, Timestamp,
+    Asked as Draw, Benchmark, Class, Completion, Continuation, Digest, Ending, Item, ItemKey, Manifest, Prompt,
+    Release, Served, Timestamp,
 };
 use tidemill_inference::{Answer, Engine, Request, Scoring};
 use tidemill_service::fault::{self, Point};
@@ -242,10 +243,9 @@ impl<E: Engine> Worker<E> {
         };
         let mut question = Generate::new(request, benchmark.continuation);
         if request.stream && benchmark.continuation == Continuation::Exact {
-            let mut spot = self.parking.spot(
-                release,
-                Draw::of(&self.weights, benchmark, item, release.key.sample),
-            );
+            let mut spot = self
+                .parking
+                .spot(release, Draw::of(&self.weights, benchmark, item, release.key.sample));
             let partial = match self.parking.may_hold(release, delivery) {
                 true => spot.find().await?,
                 false => None,

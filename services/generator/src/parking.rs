@@ -53,7 +53,10 @@ pub(crate) struct Spot<'a> {
 enum There {
     Nothing,
     /// Tokens of this very draw.
-    Ours { partial: Partial, body: Option<String> },
+    Ours {
+        partial: Partial,
+        body: Option<String>,
+    },
     /// Of another request, or damaged: nobody goes on with it.
     Useless(String),
     /// Of a newer version.

@@ -331,7 +331,11 @@ impl Rendering<'_> {
             grader: self.entry.grader.clone(),
             items: Vec::new(),
         };
-        Ok(Some(benchmark.located(self.blocks, items, clusters)))
+        Ok(Some(Benchmark {
+            penalties: self.entry.penalties,
+            continuation: self.entry.continuation,
+            ..benchmark.located(self.blocks, items, clusters)
+        }))
     }
 }
 

@@ -127,8 +127,8 @@ impl<E: Engine> Ask<E> for Generate<'_> {
         attempt
     }
 
-    fn kept(&self) -> u64 {
-        if self.is_continuable() {
+    fn kept(&self, engine: &E) -> u64 {
+        if self.is_continuable() && engine.capabilities().continues {
             self.partial.completion_tokens
         } else {
             0

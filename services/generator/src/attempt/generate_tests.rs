@@ -27,7 +27,9 @@ struct Growing {
 }
 
 fn stalled() -> Option<Verdict<()>> {
-    Some(Verdict::Stalled { why: "no token".to_owned() })
+    Some(Verdict::Stalled {
+        why: "no token".to_owned(),
+    })
 }
 
 fn lost() -> Option<Verdict<()>> {
@@ -50,7 +52,10 @@ impl Engine for Growing {
     }
 
     async fn complete(&self, _: &Request<'_>, _: Connection, partial: &mut Partial) -> Attempt<Answer> {
-        self.begun.lock().unwrap().push((partial.tokens.len(), partial.continuations));
+        self.begun
+            .lock()
+            .unwrap()
+            .push((partial.tokens.len(), partial.continuations));
         let (tokens, verdict) = self.tries.lock().unwrap().pop_front().unwrap();
         partial.prompt_tokens = vec![1];
         for _ in 0..tokens {
@@ -171,13 +176,25 @@ async fn asked(setting: Setting, tries: Vec<Try>) -> Came {
         std::future::pending().await
     };
     let begun_at = Instant::now();
-    let places = Places { pool: &pool, room: &room };
+    let places = Places {
+        pool: &pool,
+        room: &room,
+    };
     let ended = tokio::select! {
         ended = ask(places, &mut question, Budget::new(3), &signals, &mut course) => ended,
         () = pool.look_after() => unreachable!("looking after engines does not end"),
         () = stop => unreachable!("stopping does not end"),
     };
-    let begun = pool.book(None).now_or_never().unwrap().unwrap().engine().begun.lock().unwrap().clone();
+    let begun = pool
+        .book(None)
+        .now_or_never()
+        .unwrap()
+        .unwrap()
+        .engine()
+        .begun
+        .lock()
+        .unwrap()
+        .clone();
     Came {
         ended,
         begun,
@@ -199,7 +216,10 @@ async fn what_cannot_be_continued_exactly_is_asked_for_from_the_start() {
         continuation: Continuation::Never,
         ..EXACT
     };
-    let without_ids = Setting { continues: false, ..EXACT };
+    let without_ids = Setting {
+        continues: false,
+        ..EXACT
+    };
     let with_presence = Setting { presence: 0.5, ..EXACT };
     for setting in [never, without_ids, with_presence] {
         let came = asked(setting, vec![(3, stalled()), (2, done())]).await;
@@ -210,18 +230,31 @@ async fn what_cannot_be_continued_exactly_is_asked_for_from_the_start() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_progresses_outlives_any_number_of_engines_and_one_that_does_not_is_given_up() {
-    let mut tries: Vec<Try> = (0..50).map(|round| (1, if round % 2 == 0 { lost() } else { stalled() })).collect();
+    let mut tries: Vec<Try> = (0..50)
+        .map(|round| (1, if round % 2 == 0 { lost() } else { stalled() }))
+        .collect();
     tries.push((1, done()));
     let came = asked(EXACT, tries).await;
     assert_eq!(came.text().split_whitespace().count(), 51);
 
-    let came = asked(EXACT, vec![(1, stalled()), (0, stalled()), (0, stalled()), (0, stalled())]).await;
+    let came = asked(
+        EXACT,
+        vec![(1, stalled()), (0, stalled()), (0, stalled()), (0, stalled())],
+    )
+    .await;
     assert!(came.failed(), "{:?}", came.ended);
     assert_eq!(came.begun.len(), 4, "the first try brought it on and does not count");
 
-    let without_ids = Setting { continues: false, ..EXACT };
+    let without_ids = Setting {
+        continues: false,
+        ..EXACT
+    };
     let came = asked(without_ids, vec![(5, stalled()), (5, stalled()), (5, stalled())]).await;
-    assert!(came.failed(), "tokens that are dropped bring nothing on: {:?}", came.ended);
+    assert!(
+        came.failed(),
+        "tokens that are dropped bring nothing on: {:?}",
+        came.ended
+    );
 }
 
 #[tokio::test(start_paused = true)]
