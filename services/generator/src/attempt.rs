@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::course::Course;
 pub(crate) use self::generate::Generate;
-use crate::pool::{Booking, Hopeless, Pool};
+use crate::pool::{Booking, Hopeless, Pool, Wish};
 use crate::replicas::Sign;
 
 /// Engines that may end under one item before the item is suspected of ending them.
@@ -49,7 +49,7 @@ pub(crate) trait Ask<E>: Send {
     fn ask(&mut self, engine: &E, connection: Connection) -> impl Future<Output = Attempt<Self::Answer>> + Send;
 
     /// How much of the answer there is that the next try need not ask an engine like this for, in tokens.
-    fn kept(&self, _engine: &E) -> u64 {
+    fn kept(&mut self, _engine: &E) -> u64 {
         0
     }
 
@@ -251,6 +251,8 @@ pub(crate) struct Places<'a, E> {
     pub(crate) pool: &'a Pool<E>,
     /// The requests that this process may have in flight, over all groups.
     pub(crate) room: &'a Semaphore,
+    /// What the item wants of its replica.
+    pub(crate) wish: Wish,
 }
 
 impl<'a, E: Engine> Places<'a, E> {
@@ -260,7 +262,7 @@ impl<'a, E: Engine> Places<'a, E> {
     /// # Cancel safety
     /// Nothing stays booked when the future is dropped.
     async fn take(&self, avoid: Option<usize>) -> Result<Place<'a, E>, Hopeless> {
-        let booking = self.pool.book(avoid).await?;
+        let booking = self.pool.book(Wish { avoid, ..self.wish }).await?;
         // Nobody closes the room.
         let room = self.room.acquire().await.ok();
         Ok(Place { booking, _room: room })

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidemill_domain::{Replica, ServerGroup};
-use tidemill_inference::{Capabilities, Client, ClientError, OpenAi, Options};
+use tidemill_inference::{Client, ClientError, OpenAi, Options};
 use tidemill_service::{Context, work};
 use tidemill_streams::durable;
 use tokio::sync::Semaphore;
@@ -77,7 +77,7 @@ fn member(context: &Context, replica: &Replica) -> Result<Member<OpenAi>, Client
     let client = Client::new(&replica.url, &options)?;
     Ok(Member {
         name: client.url().to_owned(),
-        engine: OpenAi::new(client, &replica.model, Capabilities::ASSUMED),
+        engine: OpenAi::new(client, &replica.model, replica.kind),
         max_in_flight: replica.max_in_flight,
     })
 }

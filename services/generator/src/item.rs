@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use tidemill_domain::{
-    Asked as Draw, Benchmark, Class, Completion, Continuation, Digest, Ending, Item, ItemKey, Manifest, Prompt,
-    Release, Served, Timestamp,
+    AnswerLength, Asked as Draw, Benchmark, Class, Completion, Continuation, Digest, Ending, Item, ItemKey, Manifest,
+    Prompt, Release, Served, Timestamp,
 };
 use tidemill_inference::{Answer, Engine, Request, Scoring};
 use tidemill_service::fault::{self, Point};
@@ -21,7 +21,7 @@ use crate::attempt::{Budget, Course, Ended, Generate, GivenBack, Places, Score, 
 use crate::cache::{Cache, Earlier};
 use crate::keys::Keys;
 use crate::parking::Parking;
-use crate::pool::Pool;
+use crate::pool::{Pool, Wish};
 use crate::step::{Action, Asked, Event, is_good, next};
 
 /// What the items of one group share.
@@ -182,7 +182,7 @@ impl<E: Engine> Worker<E> {
                 payload,
                 trace,
                 Ttl::Stream,
-                async_nats::HeaderMap::new(),
+                length_header(completion),
             )
             .await?;
         fault::point(Point::GeneratorPublished);
@@ -213,7 +213,7 @@ impl<E: Engine> Worker<E> {
         let key = &release.key;
         let mut course = Course::begin(move || self.is_recorded(key).boxed()).after(looked);
         let outcome = if benchmark.is_likelihood() {
-            self.score(item, &mut course).await?
+            self.score(release, item, &mut course).await?
         } else {
             self.generate(release, delivery, benchmark, item, &mut course).await?
         };
@@ -252,7 +252,14 @@ impl<E: Engine> Worker<E> {
             };
             question = question.saved_at(spot, partial, config.park_every_tokens);
         }
-        let ended = ask(self.places(), &mut question, self.budget(), &self.signals, course).await;
+        let ended = ask(
+            self.places(release),
+            &mut question,
+            self.budget(),
+            &self.signals,
+            course,
+        )
+        .await;
         if ended == Err(GivenBack::Stopped) {
             question.park().await;
         }
@@ -273,7 +280,7 @@ impl<E: Engine> Worker<E> {
     }
 
     /// Scores the choices one after another, so that an item never takes more than its one slot.
-    async fn score(&self, item: &Item, course: &mut Course<'_>) -> Result<Outcome, GivenBack> {
+    async fn score(&self, release: &Release, item: &Item, course: &mut Course<'_>) -> Result<Outcome, GivenBack> {
         let Prompt::Text(context) = &item.prompt else {
             let detail = "likelihood needs a text prompt: a chat prompt's text is known to the server alone";
             return Ok(Outcome::without_answer(Ending::EngineError, detail.to_owned()));
@@ -286,7 +293,15 @@ impl<E: Engine> Worker<E> {
                 scoring: &mut scoring,
                 choice,
             };
-            match ask(self.places(), &mut question, self.budget(), &self.signals, course).await? {
+            match ask(
+                self.places(release),
+                &mut question,
+                self.budget(),
+                &self.signals,
+                course,
+            )
+            .await?
+            {
                 Ended::Answered(scored) => {
                     outcome.choices.push(scored.choice);
                     outcome.answer.prompt_tokens += scored.prompt_tokens;
@@ -304,16 +319,30 @@ impl<E: Engine> Worker<E> {
         Ok(outcome)
     }
 
-    fn places(&self) -> Places<'_, E> {
+    fn places(&self, release: &Release) -> Places<'_, E> {
         Places {
             pool: &self.pool,
             room: &self.room,
+            wish: Wish {
+                avoid: None,
+                prefix: release.prefix,
+                expected_tokens: release.expected_tokens,
+            },
         }
     }
 
     fn budget(&self) -> Budget {
         Budget::new(self.context.config.generator.attempts)
     }
+}
+
+/// What the dispatcher learns of a completion without reading it.
+fn length_header(completion: &Completion) -> async_nats::HeaderMap {
+    let mut headers = async_nats::HeaderMap::new();
+    if let Some(length) = AnswerLength::of(completion) {
+        headers.insert(AnswerLength::HEADER, length.to_string());
+    }
+    headers
 }
 
 /// Records that an item will never be asked, so that it is not released again and its evaluation can end.

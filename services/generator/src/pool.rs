@@ -27,6 +27,17 @@ pub(crate) struct Pool<E> {
     opened: Notify,
 }
 
+/// What a request wants of its replica.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Wish {
+    /// Taken only where no other has room.
+    pub(crate) avoid: Option<usize>,
+    /// What it has in common with others whose prompts begin alike; 0 for nothing.
+    pub(crate) prefix: u64,
+    /// The tokens that its answer is expected to have; 0 where nobody knows.
+    pub(crate) expected_tokens: u32,
+}
+
 /// No replica will ever take a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("every engine refuses every request: {0}")]
@@ -42,11 +53,11 @@ impl<E: Engine> Pool<E> {
         }
     }
 
-    /// Waits for a replica with room and books one request there; `avoid` is taken only where no other has room.
+    /// Waits for a replica with room and books one request there.
     ///
     /// # Cancel safety
     /// Nothing stays booked when the future is dropped.
-    pub(crate) async fn book(&self, avoid: Option<usize>) -> Result<Booking<'_, E>, Hopeless> {
+    pub(crate) async fn book(&self, wish: Wish) -> Result<Booking<'_, E>, Hopeless> {
         loop {
             let room = self.room.notified();
             tokio::pin!(room);
@@ -54,7 +65,7 @@ impl<E: Engine> Pool<E> {
             room.as_mut().enable();
             let until = {
                 let mut replicas = self.lock();
-                match replicas.pick(Instant::now(), avoid) {
+                match replicas.pick(Instant::now(), wish.avoid) {
                     Pick::Replica(index) => {
                         replicas.book(index);
                         return Ok(Booking { pool: self, index });

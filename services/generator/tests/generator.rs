@@ -9,8 +9,9 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use tidemill_config::Config;
 use tidemill_domain::{
-    BenchmarkName, Completion, Digest, Ending, EngineKind, EvaluationId, GraderSpec, GroupId, Item, ItemKey, Normalise,
-    Prompt, Release, Replica, Reuse, ServerGroup, Settings, SuiteName, SuiteRef, Tier, WholeBenchmark, WholeManifest,
+    AnswerLength, BenchmarkName, Completion, Digest, Ending, EngineKind, EvaluationId, GraderSpec, GroupId, Item,
+    ItemKey, Normalise, Prompt, Release, Replica, Reuse, ServerGroup, Settings, SuiteName, SuiteRef, Tier,
+    WholeBenchmark, WholeManifest,
 };
 use tidemill_service::{Context, Follow, Published, Start, connect, now, prepare};
 use tidemill_storage::{Address, Store};
@@ -129,6 +130,16 @@ impl Bench {
             while completions.len() < count {
                 let message = follow.next().await;
                 let completion: Completion = self.context.store.check_out(&message.payload).await.unwrap();
+                let told = message
+                    .headers
+                    .as_ref()
+                    .and_then(|headers| headers.get(AnswerLength::HEADER));
+                let length = AnswerLength::of(&completion).map(|length| length.to_string());
+                assert_eq!(
+                    told.map(|told| told.as_str().to_owned()),
+                    length,
+                    "what the dispatcher learns"
+                );
                 completions.insert((completion.key.benchmark, completion.key.item), completion);
             }
         };

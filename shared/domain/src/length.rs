@@ -1,4 +1,10 @@
-//! Lengths on a logarithmic scale: a byte says how long something is to about nine per cent.
+//! Lengths on a logarithmic scale: a byte says how long something is to about nine per cent; and what a completion's message
+//! says of the length of its answer.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::{Completion, Ending};
 
 /// Classes for each doubling.
 const STEPS: f64 = 8.0;
@@ -20,6 +26,57 @@ pub fn class_length(class: u8) -> u64 {
     match class {
         0 => 0,
         class => ((f64::from(class) - 1.0) / STEPS).exp2().round() as u64,
+    }
+}
+
+/// How long an answer was, as the header of its completion's message says: `<tokens>`, or `<tokens>+` where the cap or the
+/// context cut it, so that it would have been longer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AnswerLength {
+    /// Tokens that were generated.
+    pub tokens: u32,
+    /// It was cut: at least so long.
+    pub is_cut: bool,
+}
+
+impl AnswerLength {
+    /// The header that carries it.
+    pub const HEADER: &'static str = "Tm-Length";
+
+    /// What a completion tells; `None` of one without an answer that a model made: a failure, or nothing but likelihoods.
+    #[must_use]
+    pub fn of(completion: &Completion) -> Option<Self> {
+        matches!(completion.ending, Ending::Stop | Ending::Length).then(|| Self {
+            tokens: u32::try_from(completion.completion_tokens).unwrap_or(u32::MAX),
+            is_cut: completion.truncated,
+        })
+    }
+}
+
+impl fmt::Display for AnswerLength {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}{}", self.tokens, if self.is_cut { "+" } else { "" })
+    }
+}
+
+/// A text that is no length of an answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no length of an answer: expected a number of tokens, with + behind it where the answer was cut")]
+pub struct InvalidLength(String);
+
+impl FromStr for AnswerLength {
+    type Err = InvalidLength;
+
+    fn from_str(text: &str) -> Result<Self, InvalidLength> {
+        let digits = text.strip_suffix('+');
+        let tokens = digits
+            .unwrap_or(text)
+            .parse()
+            .map_err(|_| InvalidLength(text.to_owned()))?;
+        Ok(Self {
+            tokens,
+            is_cut: digits.is_some(),
+        })
     }
 }
 
@@ -45,5 +102,16 @@ mod tests {
             }
         }
         assert_eq!(length_class(u64::MAX), 255);
+    }
+
+    #[test]
+    fn a_length_reads_as_it_was_written_and_nothing_else_does() {
+        for (tokens, is_cut, text) in [(0, false, "0"), (17, false, "17"), (256, true, "256+")] {
+            let length = AnswerLength { tokens, is_cut };
+            assert_eq!((length.to_string().as_str(), text.parse()), (text, Ok(length)));
+        }
+        for text in ["", "+", "1 +", "-1", "1.5", "99999999999", "ten"] {
+            assert_eq!(text.parse::<AnswerLength>(), Err(InvalidLength(text.to_owned())));
+        }
     }
 }

@@ -10,6 +10,7 @@ mod checkpoint;
 mod completion;
 mod digest;
 mod evaluation;
+mod expect;
 mod failure;
 mod generation;
 mod grade;
@@ -18,6 +19,7 @@ mod key;
 mod length;
 mod manifest;
 mod name;
+mod outline;
 mod partial;
 mod release;
 mod result;
@@ -31,17 +33,19 @@ pub use checkpoint::{CheckpointEvent, RolledBack, Source, Written};
 pub use completion::{ChoiceScore, Completion, Ending, Served};
 pub use digest::Digest;
 pub use evaluation::{EvaluationEvent, EvaluationState, SuiteRef, Tier, Timeline};
+pub use expect::{ANSWERS_OF_A_SPREAD, Expectation, Known, Lengths, Prefixes, Spread, answer_class, expectation};
 pub use failure::Class;
 pub use generation::{Asked, Generation, GenerationKey, InvalidGenerationKey, LANE, Question, Reuse};
 pub use grade::{Grade, Outcome};
 pub use group::{Capacity, EngineKind, Replica, ReplicaLoad, ServerGroup};
 pub use key::ItemKey;
-pub use length::{class_length, length_class};
+pub use length::{AnswerLength, InvalidLength, class_length, length_class};
 pub use manifest::{
-    Benchmark, Continuation, GraderSpec, Item, Manifest, Message, Normalise, Outline, Penalties, Prompt, Settings, Take,
+    Benchmark, Continuation, GraderSpec, Item, Manifest, Message, Normalise, Penalties, Prompt, Settings, Take,
 };
 pub use name::{BenchmarkName, EvaluationId, GroupId, InvalidName, MAX_NAME_BYTES, RunId, Step, SuiteName, TeamId};
-pub use partial::{Parked, Partial};
+pub use outline::Outline;
+pub use partial::{Mark, Parked, Partial};
 pub use release::Release;
 pub use result::{BenchmarkResult, EvaluationResult, OutcomeCounts, ResultMessage, ResultState};
 pub use time::Timestamp;

@@ -43,7 +43,7 @@ pub struct Benchmark {
     /// How many of the samples of each item, the last ones, are drawn only in slots that nothing else wants. All of them end
     /// and count like the others; see [`Settings::samples`], which holds them too.
     pub spare_samples: u32,
-    /// The [`Outline`] of each block, in order, under its digest in the object store; empty where none were made.
+    /// The [`crate::Outline`] of each block, in order, under its digest in the object store; empty where none were made.
     pub outlines: Vec<Digest>,
 }
 
@@ -67,15 +67,6 @@ pub enum Continuation {
     Exact,
     /// It is asked for anew.
     Never,
-}
-
-/// What order needs to know of a block's items without reading their prompts: one entry an item each.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Outline {
-    /// The length of each prompt in bytes, as [`crate::length_class`] of it.
-    pub prompts: Vec<u8>,
-    /// What prompts with the same long beginning have in common; 0 where there is none.
-    pub prefixes: Vec<u64>,
 }
 
 /// How completions are asked for; always sent in full, so no server's default takes part.

@@ -1,5 +1,7 @@
 //! What each ending of a request means. Pure, so that every row of the table is a test.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use tidemill_domain::Ending;
 
@@ -85,41 +87,73 @@ fn classify_body(body: &[u8], request: &Request<'_>) -> Verdict<Answer> {
 }
 
 fn classify_choice(choice: Choice<'_>, usage: Usage, request: &Request<'_>) -> Verdict<Answer> {
-    let Some(finish_reason) = choice.finish_reason.filter(|reason| !reason.is_empty()) else {
+    let message = choice.message.unwrap_or_default();
+    let reasoning = [message.reasoning_content, message.reasoning];
+    let whole = Whole {
+        text: choice.text.or(message.content).unwrap_or_default().into_string(),
+        reasoning: reasoning
+            .into_iter()
+            .flatten()
+            .find(|text| !text.is_empty())
+            .map(Text::into_string),
+        refusal: message.refusal.map(Text::into_string),
+        finish_reason: choice.finish_reason.map(Text::into_string),
+        stop_reason: stop_text(choice.stop_reason).or_else(|| stop_text(choice.matched_stop)),
+        prompt_tokens: usage.prompt_tokens,
+        completion_tokens: usage.completion_tokens,
+        cached_tokens: usage.cached_tokens(),
+        first_token_after: None,
+    };
+    conclude(whole, request)
+}
+
+/// All that a server said of an answer, in one piece or in many.
+#[derive(Debug, Default)]
+pub(crate) struct Whole {
+    pub(crate) text: String,
+    pub(crate) reasoning: Option<String>,
+    pub(crate) refusal: Option<String>,
+    pub(crate) finish_reason: Option<String>,
+    pub(crate) stop_reason: Option<String>,
+    pub(crate) prompt_tokens: Option<u64>,
+    pub(crate) completion_tokens: Option<u64>,
+    pub(crate) cached_tokens: Option<u64>,
+    pub(crate) first_token_after: Option<Duration>,
+}
+
+/// What a success means, however it arrived.
+pub(crate) fn conclude(whole: Whole, request: &Request<'_>) -> Verdict<Answer> {
+    let Some(finish_reason) = whole.finish_reason.filter(|reason| !reason.is_empty()) else {
         return Verdict::retry("the answer has no finish reason");
     };
-    let message = choice.message.unwrap_or_default();
-    let refusal = message.refusal.filter(|refusal| !refusal.is_empty());
     let Some(mut ending) = ending_named(&finish_reason) else {
-        return Verdict::retry(format!("the engine ended the answer with {:?}", &*finish_reason));
+        return Verdict::retry(format!("the engine ended the answer with {finish_reason:?}"));
     };
-    let stop_reason = stop_text(choice.stop_reason).or_else(|| stop_text(choice.matched_stop));
-    let text = choice.text.or(message.content).unwrap_or_default();
-    let reasoning = [message.reasoning_content, message.reasoning];
-    let reasoning = reasoning.into_iter().flatten().find(|text| !text.is_empty());
-
-    let generated = usage.completion_tokens;
+    let refusal = whole.refusal.filter(|refusal| !refusal.is_empty());
+    let reasoning = whole.reasoning.filter(|reasoning| !reasoning.is_empty());
+    let (text, generated) = (whole.text, whole.completion_tokens);
     if refusal.is_some() {
         ending = Ending::Refused;
     } else if ending == Ending::Stop && text.trim().is_empty() && reasoning.is_none() && generated.unwrap_or(0) == 0 {
         // A model that ends at once has still made its end token, which engines count.
-        if stop_reason.is_none() {
+        if whole.stop_reason.is_none() {
             ending = Ending::Empty;
         }
-    } else if ending == Ending::Stop && stop_reason.is_none() && generated >= Some(u64::from(request.max_tokens)) {
+    } else if ending == Ending::Stop && whole.stop_reason.is_none() && generated >= Some(u64::from(request.max_tokens))
+    {
         ending = Ending::Length;
     }
     let answer = Answer {
         ending,
-        text: refusal.filter(|_| text.is_empty()).unwrap_or(text).into_string(),
-        reasoning: reasoning.map(Text::into_string),
-        finish_reason: Some(finish_reason.into_string()),
-        stop_reason,
+        text: refusal.filter(|_| text.is_empty()).unwrap_or(text),
+        reasoning,
+        finish_reason: Some(finish_reason),
+        stop_reason: whole.stop_reason,
         truncated: ending == Ending::Length,
-        prompt_tokens: usage.prompt_tokens.unwrap_or(0),
+        prompt_tokens: whole.prompt_tokens.unwrap_or(0),
         completion_tokens: generated.unwrap_or(0),
-        cached_tokens: None,
-        first_token_after: None,
+        cached_tokens: whole.cached_tokens,
+        first_token_after: whole.first_token_after,
     };
     match ending {
         Ending::Empty => Verdict::Suspect(answer),
@@ -140,7 +174,8 @@ fn ending_named(finish_reason: &str) -> Option<Ending> {
     }
 }
 
-fn stop_text(word: Option<StopWord<'_>>) -> Option<String> {
+/// A stop text that is one.
+pub(crate) fn stop_text(word: Option<StopWord<'_>>) -> Option<String> {
     match word {
         Some(StopWord::Text(text)) if !text.is_empty() => Some(text.into_owned()),
         _ => None,

@@ -29,6 +29,16 @@ pub trait Engine: Send + Sync {
         partial: &mut Partial,
     ) -> impl Future<Output = Attempt<Answer>> + Send;
 
+    /// Whether an answer to `request` that is interrupted can be continued here, as far as the request tells.
+    fn may_continue(&self, _request: &Request<'_>) -> bool {
+        self.capabilities().continues
+    }
+
+    /// Whether [`Engine::complete`] goes on from `partial` instead of asking for the whole.
+    fn goes_on(&self, request: &Request<'_>, partial: &Partial) -> bool {
+        self.may_continue(request) && partial.has_tokens()
+    }
+
     /// As [`Engine::complete`], and hands `partial` to `watch` each time that more of the answer has arrived, so that it can be
     /// saved on the way. An engine that does not stream need not.
     ///

@@ -7,7 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
-use reqwest::{Method, Url};
+use reqwest::{Method, Response, Url};
+use tokio::time::{Instant, timeout_at};
 
 use crate::{Connection, HttpOutcome, address, retry_after};
 
@@ -89,18 +90,48 @@ struct Shared {
     url: String,
     kept: reqwest::Client,
     new: reqwest::Client,
-    completions: Url,
-    chat: Url,
-    models: Url,
+    urls: [Url; Endpoint::ALL.len()],
     request_timeout: Duration,
 }
 
 /// Where a request goes.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Endpoint {
     Completions,
     Chat,
     Models,
+    /// Prometheus text.
+    Metrics,
+    /// SGLang's own endpoint.
+    Generate,
+    /// llama.cpp's own endpoint.
+    Completion,
+    /// llama.cpp's and vLLM's; only the former's shape is used.
+    Tokenize,
+}
+
+impl Endpoint {
+    const ALL: [Self; 7] = [
+        Self::Completions,
+        Self::Chat,
+        Self::Models,
+        Self::Metrics,
+        Self::Generate,
+        Self::Completion,
+        Self::Tokenize,
+    ];
+
+    const fn path(self) -> &'static str {
+        match self {
+            Self::Completions => "/v1/completions",
+            Self::Chat => "/v1/chat/completions",
+            Self::Models => "/v1/models",
+            Self::Metrics => "/metrics",
+            Self::Generate => "/generate",
+            Self::Completion => "/completion",
+            Self::Tokenize => "/tokenize",
+        }
+    }
 }
 
 /// An outcome and how many requests it took.
@@ -126,15 +157,17 @@ impl Client {
             why,
         };
         let base = address::base(url).map_err(refused)?;
-        let at = |path: &str| Url::parse(&format!("{base}{path}")).map_err(|error| refused(error.to_string()));
-        let completions = at("/v1/completions")?;
+        let mut urls = Vec::with_capacity(Endpoint::ALL.len());
+        for endpoint in Endpoint::ALL {
+            let url = Url::parse(&format!("{base}{}", endpoint.path())).map_err(|error| refused(error.to_string()))?;
+            urls.push(url);
+        }
+        let urls = <[Url; Endpoint::ALL.len()]>::try_from(urls).map_err(|_| refused("it has no paths".to_owned()))?;
         Ok(Self {
             shared: Arc::new(Shared {
-                kept: pool(&completions, options, options.max_in_flight)?,
-                new: pool(&completions, options, 0)?,
-                chat: at("/v1/chat/completions")?,
-                models: at("/v1/models")?,
-                completions,
+                kept: pool(&urls[0], options, options.max_in_flight)?,
+                new: pool(&urls[0], options, 0)?,
+                urls,
                 request_timeout: options.request_timeout,
                 url: base,
             }),
@@ -165,9 +198,45 @@ impl Client {
         Exchange { outcome, requests: 2 }
     }
 
-    /// Asks for a document on a new connection.
-    pub(crate) async fn get(&self, endpoint: Endpoint, timeout: Duration) -> HttpOutcome {
-        self.send(Method::GET, endpoint, None, Connection::New, timeout).await
+    /// Asks for a document.
+    pub(crate) async fn get(&self, endpoint: Endpoint, connection: Connection, timeout: Duration) -> HttpOutcome {
+        self.send(Method::GET, endpoint, None, connection, timeout).await
+    }
+
+    /// Sends a body and waits for the response to begin. A success comes back as a body that is still on its way, anything
+    /// else as the outcome that it is.
+    ///
+    /// The time-out of a request holds until then; a body that is on its way is waited for as its reader sees fit.
+    pub(crate) async fn open(&self, endpoint: Endpoint, body: Bytes, connection: Connection) -> Opened {
+        let mut requests = 1;
+        let mut begun = self.begin(endpoint, body.clone(), connection).await;
+        if connection == Connection::Kept && matches!(begun, Err(HttpOutcome::Lost(_))) {
+            requests += 1;
+            begun = self.begin(endpoint, body, Connection::New).await;
+        }
+        Opened { begun, requests }
+    }
+
+    async fn begin(&self, endpoint: Endpoint, body: Bytes, connection: Connection) -> Result<Stream, HttpOutcome> {
+        let timeout = self.shared.request_timeout;
+        let begun = Instant::now();
+        let until = begun + timeout;
+        let request = self.request(Method::POST, endpoint, Some(body), None);
+        let Ok(response) = timeout_at(until, self.execute(request, connection, timeout)).await else {
+            return Err(HttpOutcome::TimedOut(timeout));
+        };
+        let response = response?;
+        if response.status().is_success() {
+            return Ok(Stream {
+                is_events: is_event_stream(&response),
+                response,
+                begun,
+                first_by: until,
+                timeout,
+            });
+        }
+        let whole = timeout_at(until, read(response, timeout)).await;
+        Err(whole.unwrap_or(HttpOutcome::TimedOut(timeout)))
     }
 
     async fn send(
@@ -178,43 +247,113 @@ impl Client {
         connection: Connection,
         timeout: Duration,
     ) -> HttpOutcome {
-        let url = match endpoint {
-            Endpoint::Completions => &self.shared.completions,
-            Endpoint::Chat => &self.shared.chat,
-            Endpoint::Models => &self.shared.models,
-        };
-        let mut request = reqwest::Request::new(method, url.clone());
-        *request.timeout_mut() = Some(timeout);
+        let request = self.request(method, endpoint, body, Some(timeout));
+        match self.execute(request, connection, timeout).await {
+            Ok(response) => read(response, timeout).await,
+            Err(outcome) => outcome,
+        }
+    }
+
+    fn request(
+        &self,
+        method: Method,
+        endpoint: Endpoint,
+        body: Option<Bytes>,
+        timeout: Option<Duration>,
+    ) -> reqwest::Request {
+        let mut request = reqwest::Request::new(method, self.shared.urls[endpoint as usize].clone());
+        *request.timeout_mut() = timeout;
         if let Some(body) = body {
             request
                 .headers_mut()
                 .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
             *request.body_mut() = Some(body.into());
         }
+        request
+    }
+
+    async fn execute(
+        &self,
+        request: reqwest::Request,
+        connection: Connection,
+        timeout: Duration,
+    ) -> Result<Response, HttpOutcome> {
         let client = match connection {
             Connection::Kept => &self.shared.kept,
             Connection::New => &self.shared.new,
         };
-        let response = match client.execute(request).await {
-            Ok(response) => response,
-            Err(error) if error.is_connect() => return HttpOutcome::Unreachable(root_cause(&error)),
-            Err(error) if error.is_timeout() => return HttpOutcome::TimedOut(timeout),
-            Err(error) => return HttpOutcome::Lost(root_cause(&error)),
-        };
-        let status = response.status().as_u16();
-        let retry_after = response
-            .headers()
-            .get(RETRY_AFTER)
-            .and_then(|value| retry_after::parse(value.to_str().ok()?, SystemTime::now()));
-        match response.bytes().await {
-            Ok(body) => HttpOutcome::Answered {
-                status,
-                retry_after,
-                body,
-            },
-            Err(error) if error.is_timeout() => HttpOutcome::TimedOut(timeout),
-            Err(error) => HttpOutcome::Cut(root_cause(&error)),
+        client.execute(request).await.map_err(|error| {
+            if error.is_connect() {
+                HttpOutcome::Unreachable(root_cause(&error))
+            } else if error.is_timeout() {
+                HttpOutcome::TimedOut(timeout)
+            } else {
+                HttpOutcome::Lost(root_cause(&error))
+            }
+        })
+    }
+}
+
+/// How a request with a body that arrives in pieces began, and how many requests it took.
+pub(crate) struct Opened {
+    pub(crate) begun: Result<Stream, HttpOutcome>,
+    pub(crate) requests: u32,
+}
+
+/// The body of a success that is on its way.
+pub(crate) struct Stream {
+    response: Response,
+    /// The server sends events, not one document.
+    pub(crate) is_events: bool,
+    /// When the request was sent.
+    pub(crate) begun: Instant,
+    /// When the first token is due.
+    pub(crate) first_by: Instant,
+    /// The time-out of the request, of which that is made.
+    pub(crate) timeout: Duration,
+}
+
+/// What came of waiting for the next bytes of a body.
+pub(crate) enum Next {
+    Bytes(Bytes),
+    End,
+    Cut(String),
+    Late,
+}
+
+impl Stream {
+    /// The next bytes, waited for until then.
+    pub(crate) async fn next(&mut self, until: Instant) -> Next {
+        match timeout_at(until, self.response.chunk()).await {
+            Ok(Ok(Some(bytes))) => Next::Bytes(bytes),
+            Ok(Ok(None)) => Next::End,
+            Ok(Err(error)) => Next::Cut(root_cause(&error)),
+            Err(_) => Next::Late,
         }
+    }
+}
+
+fn is_event_stream(response: &Response) -> bool {
+    let kind = response.headers().get(CONTENT_TYPE);
+    kind.and_then(|kind| kind.to_str().ok())
+        .is_some_and(|kind| kind.trim_start().starts_with("text/event-stream"))
+}
+
+/// Waits for the rest of a response.
+async fn read(response: Response, timeout: Duration) -> HttpOutcome {
+    let status = response.status().as_u16();
+    let retry_after = response
+        .headers()
+        .get(RETRY_AFTER)
+        .and_then(|value| retry_after::parse(value.to_str().ok()?, SystemTime::now()));
+    match response.bytes().await {
+        Ok(body) => HttpOutcome::Answered {
+            status,
+            retry_after,
+            body,
+        },
+        Err(error) if error.is_timeout() => HttpOutcome::TimedOut(timeout),
+        Err(error) => HttpOutcome::Cut(root_cause(&error)),
     }
 }
 

@@ -11,10 +11,22 @@
 mod engine;
 mod verdict;
 
+mod dialect;
+mod embedded;
+mod llamacpp;
+mod openai;
+mod sglang;
+mod vllm;
+
 mod classify;
 mod complaint;
 mod likelihood;
 mod retry_after;
+
+mod assembly;
+mod continuation;
+mod sse;
+mod streaming;
 
 mod body;
 mod text;
@@ -22,7 +34,7 @@ mod wire;
 
 mod address;
 mod http;
-mod openai;
+mod metrics;
 mod probe;
 
 pub use address::normalise_url;

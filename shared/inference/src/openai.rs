@@ -1,23 +1,34 @@
-//! The adapter for servers with the OpenAI API.
+//! The adapter for servers with the OpenAI API, and the part that all adapters share.
+//!
+//! Of a server of which nothing more is known: text streams but cannot be continued (it tells no token ids), likelihoods come
+//! by `echo` with `logprobs` and pass the gate or are refused, and there are no metrics.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tidemill_domain::{Partial, Prompt};
+use bytes::Bytes;
+use tidemill_domain::{EngineKind, Partial, Prompt};
 
-use crate::body::{self, NEUTRAL_FIELDS};
+use crate::assembly;
+use crate::body::{self, NEUTRAL_FIELDS, STREAM_OPTIONS, Style, Words};
 use crate::classify::settle;
 use crate::complaint::Complaint;
-use crate::http::{Endpoint, Exchange};
+use crate::continuation::{Plan, Rest, keeps_penalties, plan};
+use crate::dialect::{self, Dialect, TellsTokens};
+use crate::http::{Endpoint, Exchange, Opened};
+use crate::streaming;
 use crate::wire::Reply;
 use crate::{
     Answer, Attempt, Capabilities, Client, Connection, Engine, HttpOutcome, Load, NeedsContextTokens, ProbeError,
-    Request, Scored, Scoring, Verdict, classify, classify_score,
+    Request, Scored, Scoring, Verdict, Watch, classify, classify_score,
 };
 
 /// How long a live engine may take to list its models.
 const ALIVE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a live engine may take to tell its load.
+const LOAD_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// An engine with the OpenAI API: the embedded one, vLLM, SGLang, llama.cpp or a remote one. Clones share connections and
 /// what was learnt about the server.
@@ -25,27 +36,46 @@ const ALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct OpenAi {
     client: Client,
     model: Arc<str>,
+    dialect: &'static Dialect,
     capabilities: Capabilities,
     learnt: Arc<Learnt>,
 }
+
+pub(crate) static DIALECT: Dialect = Dialect {
+    capabilities: Capabilities::ASSUMED,
+    words: Words::Vllm,
+    keep_stop: None,
+    tells_tokens: TellsTokens::Nowhere,
+    repetition_counts_prompt: false,
+};
 
 /// Differences between servers that show only when they refuse something.
 #[derive(Debug, Default)]
 struct Learnt {
     refuses_neutral_fields: AtomicBool,
+    refuses_stream_options: AtomicBool,
     refuses_zero_tokens: AtomicBool,
+    has_no_metrics: AtomicBool,
 }
 
 impl OpenAi {
     /// Makes the adapter for `model` on the server that `client` speaks to.
     #[must_use]
-    pub fn new(client: Client, model: &str, capabilities: Capabilities) -> Self {
+    pub fn new(client: Client, model: &str, kind: EngineKind) -> Self {
+        let dialect = dialect::of(kind);
         Self {
             client,
             model: model.into(),
-            capabilities,
+            dialect,
+            capabilities: dialect.capabilities,
             learnt: Arc::default(),
         }
+    }
+
+    /// The same, of a server that can do something less than its kind.
+    pub(crate) fn with_capabilities(mut self, capabilities: Capabilities) -> Self {
+        self.capabilities = capabilities;
+        self
     }
 
     /// The server's base address.
@@ -79,6 +109,80 @@ impl OpenAi {
             None => Err(Attempt { verdict, requests }),
         }
     }
+
+    fn style(&self, request: &Request<'_>, endpoint: Endpoint, stream: bool) -> Style {
+        let tells_tokens = match self.dialect.tells_tokens {
+            TellsTokens::Nowhere => false,
+            TellsTokens::Completions => endpoint == Endpoint::Completions,
+            TellsTokens::Everywhere => true,
+        };
+        Style {
+            words: self.dialect.words,
+            is_plain: self.learnt.refuses_neutral_fields.load(Ordering::Relaxed),
+            stream,
+            counts_stream: !self.learnt.refuses_stream_options.load(Ordering::Relaxed),
+            keep_stop: self.dialect.keep_stop.filter(|_| !request.stop.is_empty()),
+            return_token_ids: stream && tells_tokens,
+        }
+    }
+
+    /// Learns from a refusal what to leave out; true when that makes it worth asking again.
+    fn learn(&self, outcome: &HttpOutcome, style: &mut Style) -> bool {
+        let learnt = if style.stream && style.counts_stream && refuses(outcome, &[STREAM_OPTIONS]) {
+            style.counts_stream = false;
+            &self.learnt.refuses_stream_options
+        } else if !style.is_plain && refuses(outcome, &NEUTRAL_FIELDS) {
+            style.is_plain = true;
+            &self.learnt.refuses_neutral_fields
+        } else {
+            return false;
+        };
+        if !learnt.swap(true, Ordering::Relaxed) {
+            tracing::info!(engine = self.client.url(), "engine takes fewer fields than others");
+        }
+        true
+    }
+
+    async fn whole(&self, request: &Request<'_>, endpoint: Endpoint, connection: Connection) -> Attempt<Answer> {
+        let mut style = self.style(request, endpoint, false);
+        let mut requests = 0;
+        loop {
+            let body = body::completion(&self.model, request, None, style);
+            let exchange = self.client.post(endpoint, body, connection).await;
+            requests += exchange.requests;
+            if !self.learn(&exchange.outcome, &mut style) {
+                let verdict = classify(&exchange.outcome, request);
+                return Attempt { verdict, requests };
+            }
+        }
+    }
+
+    async fn streamed(
+        &self,
+        request: &Request<'_>,
+        (endpoint, rest): (Endpoint, Option<&Rest>),
+        connection: Connection,
+        partial: &mut Partial,
+        watch: Watch<'_>,
+    ) -> Attempt<Answer> {
+        let mut style = self.style(request, endpoint, true);
+        let mut requests = 0;
+        loop {
+            let body: Bytes = body::completion(&self.model, request, rest, style);
+            let opened: Opened = self.client.open(endpoint, body, connection).await;
+            requests += opened.requests;
+            let verdict = match opened.begun {
+                Ok(stream) => {
+                    let keeps_stop = style.keep_stop.is_some();
+                    let assembly = assembly::Assembly::new(request, partial, keeps_stop);
+                    streaming::read(stream, assembly, watch).await
+                }
+                Err(outcome) if self.learn(&outcome, &mut style) => continue,
+                Err(outcome) => classify(&outcome, request),
+            };
+            return Attempt { verdict, requests };
+        }
+    }
 }
 
 impl Engine for OpenAi {
@@ -86,30 +190,61 @@ impl Engine for OpenAi {
         self.capabilities
     }
 
-    async fn complete(&self, request: &Request<'_>, connection: Connection, _: &mut Partial) -> Attempt<Answer> {
-        let endpoint = match request.prompt {
-            Prompt::Text(_) => Endpoint::Completions,
-            Prompt::Chat(_) => Endpoint::Chat,
-        };
-        let with_neutral_fields = !self.learnt.refuses_neutral_fields.load(Ordering::Relaxed);
-        let body = body::completion(&self.model, request, with_neutral_fields);
-        let mut exchange = self.client.post(endpoint, body, connection).await;
-        if with_neutral_fields && refuses(&exchange.outcome, &NEUTRAL_FIELDS) {
-            self.learnt.refuses_neutral_fields.store(true, Ordering::Relaxed);
-            tracing::info!(
-                engine = self.client.url(),
-                "engine takes OpenAI's sampling fields alone"
-            );
-            let body = body::completion(&self.model, request, false);
-            let again = self.client.post(endpoint, body, connection).await;
-            exchange = Exchange {
-                outcome: again.outcome,
-                requests: exchange.requests + again.requests,
-            };
+    fn may_continue(&self, request: &Request<'_>) -> bool {
+        self.capabilities.continues
+            && self.style(request, endpoint(request), request.stream).return_token_ids
+            && keeps_penalties(request, self.dialect.repetition_counts_prompt)
+    }
+
+    fn goes_on(&self, request: &Request<'_>, partial: &Partial) -> bool {
+        self.capabilities.continues
+            && !matches!(
+                plan(request, partial, self.dialect.repetition_counts_prompt),
+                Plan::Anew
+            )
+    }
+
+    async fn complete(&self, request: &Request<'_>, connection: Connection, partial: &mut Partial) -> Attempt<Answer> {
+        self.complete_watched(request, connection, partial, &mut |_| {}).await
+    }
+
+    async fn complete_watched(
+        &self,
+        request: &Request<'_>,
+        connection: Connection,
+        partial: &mut Partial,
+        watch: Watch<'_>,
+    ) -> Attempt<Answer> {
+        let mut requests = 0;
+        if self.capabilities.continues {
+            match plan(request, partial, self.dialect.repetition_counts_prompt) {
+                Plan::Anew => {}
+                Plan::Full => {
+                    let verdict = assembly::full(request, partial);
+                    return Attempt { verdict, requests };
+                }
+                Plan::Continue(rest) => {
+                    let target = (Endpoint::Completions, Some(&rest));
+                    let attempt = self.streamed(request, target, connection, partial, &mut *watch).await;
+                    requests += attempt.requests;
+                    if !is_refusal(&attempt.verdict) {
+                        return attempt;
+                    }
+                    // It may take the whole all the same.
+                }
+            }
         }
+        *partial = Partial::default();
+        let endpoint = endpoint(request);
+        let attempt = if request.stream {
+            self.streamed(request, (endpoint, None), connection, partial, watch)
+                .await
+        } else {
+            self.whole(request, endpoint, connection).await
+        };
         Attempt {
-            verdict: classify(&exchange.outcome, request),
-            requests: exchange.requests,
+            requests: requests + attempt.requests,
+            ..attempt
         }
     }
 
@@ -162,8 +297,47 @@ impl Engine for OpenAi {
     }
 
     async fn load(&self) -> Result<Load, ProbeError> {
-        Ok(Load::default())
+        if !self.capabilities.metrics || self.learnt.has_no_metrics.load(Ordering::Relaxed) {
+            return Ok(Load::default());
+        }
+        let outcome = self.client.get(Endpoint::Metrics, Connection::Kept, LOAD_TIMEOUT).await;
+        match outcome {
+            HttpOutcome::Answered {
+                status: 200..=299,
+                body,
+                ..
+            } => Ok(crate::metrics::read(&String::from_utf8_lossy(&body))),
+            // SGLang and llama.cpp have metrics only when started to.
+            HttpOutcome::Answered {
+                status: 404 | 405 | 501,
+                ..
+            } => {
+                self.learnt.has_no_metrics.store(true, Ordering::Relaxed);
+                tracing::info!(engine = self.client.url(), "engine was started without metrics");
+                Ok(Load::default())
+            }
+            other => Err(ProbeError::Unreachable {
+                url: self.client.url().to_owned(),
+                why: format!("GET /metrics: {}", other.describe()),
+            }),
+        }
     }
+}
+
+/// Where the whole answer to a request is asked for.
+const fn endpoint(request: &Request<'_>) -> Endpoint {
+    match request.prompt {
+        Prompt::Text(_) => Endpoint::Completions,
+        Prompt::Chat(_) => Endpoint::Chat,
+    }
+}
+
+/// The server would refuse this request again.
+const fn is_refusal<T>(verdict: &Verdict<T>) -> bool {
+    matches!(
+        verdict,
+        Verdict::Rejected { .. } | Verdict::Overflow { .. } | Verdict::Fatal { .. } | Verdict::Unsupported { .. }
+    )
 }
 
 /// The server refused the request because of one of these parameters, and not because the prompt is too long.

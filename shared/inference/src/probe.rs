@@ -128,8 +128,7 @@ pub async fn probe(url: &str, model: &str) -> Result<Probed, ProbeError> {
 pub async fn probe_with(url: &str, model: &str, options: &Options) -> Result<Probed, ProbeError> {
     let client = Client::new(url, options)?;
     let listed = serves(&client, model, LIST_TIMEOUT).await?;
-    let mut capabilities = stated(&listed);
-    let engine = OpenAi::new(client.clone(), model, capabilities);
+    let mut engine = OpenAi::new(client.clone(), model, kind(&listed));
     let text = Prompt::Text("Hello".to_owned());
     if let Err(verdict) = one_token(&engine, &text).await {
         // A server may have the chat endpoint alone.
@@ -141,12 +140,17 @@ pub async fn probe_with(url: &str, model: &str, options: &Options) -> Result<Pro
         if !is_missing || one_token(&engine, &chat).await.is_err() {
             return Err(no_answer(&client, model, verdict));
         }
-        capabilities.prompt_logprobs = false;
+        let capabilities = Capabilities {
+            prompt_logprobs: false,
+            continues: false,
+            ..engine.capabilities()
+        };
+        engine = engine.with_capabilities(capabilities);
     }
     Ok(Probed {
-        engine: OpenAi::new(client, model, capabilities),
         context_length: listed.max_model_len,
-        capabilities,
+        capabilities: engine.capabilities(),
+        engine,
     })
 }
 
@@ -155,7 +159,9 @@ pub async fn is_reachable(url: &str) -> bool {
     let Ok(client) = Client::new(url, &Options::from_environment()) else {
         return false;
     };
-    let outcome = client.get(crate::http::Endpoint::Models, LIST_TIMEOUT).await;
+    let outcome = client
+        .get(crate::http::Endpoint::Models, Connection::New, LIST_TIMEOUT)
+        .await;
     matches!(outcome, HttpOutcome::Answered { .. })
 }
 
@@ -180,7 +186,10 @@ impl Probed {
 /// The entry of `model` in the server's list.
 pub(crate) async fn serves(client: &Client, model: &str, timeout: Duration) -> Result<Model, ProbeError> {
     let url = client.url().to_owned();
-    let body = match client.get(crate::http::Endpoint::Models, timeout).await {
+    let body = match client
+        .get(crate::http::Endpoint::Models, Connection::New, timeout)
+        .await
+    {
         HttpOutcome::Answered {
             status: 200..=299,
             body,
@@ -245,21 +254,14 @@ async fn one_token(engine: &OpenAi, prompt: &Prompt) -> Result<(), Verdict<Answe
     }
 }
 
-/// What a server of this kind can do, by the owner that it names.
-fn stated(model: &Model) -> Capabilities {
-    let owner = model.owned_by.as_deref().unwrap_or_default();
-    Capabilities {
-        token_ids: matches!(owner, "vllm" | "sglang" | "tidemill"),
-        metrics: matches!(owner, "vllm" | "sglang" | "llamacpp" | "tidemill"),
-        prompt_logprobs: owner != "llamacpp",
-        kind: match owner {
-            "vllm" => EngineKind::Vllm,
-            "sglang" => EngineKind::Sglang,
-            "llamacpp" => EngineKind::LlamaCpp,
-            "tidemill" => EngineKind::Embedded,
-            _ => EngineKind::OpenAi,
-        },
-        ..Capabilities::ASSUMED
+/// Which engine it is, by the owner that it names.
+fn kind(model: &Model) -> EngineKind {
+    match model.owned_by.as_deref().unwrap_or_default() {
+        "vllm" => EngineKind::Vllm,
+        "sglang" => EngineKind::Sglang,
+        "llamacpp" => EngineKind::LlamaCpp,
+        "tidemill" => EngineKind::Embedded,
+        _ => EngineKind::OpenAi,
     }
 }
 

@@ -27,6 +27,17 @@ pub enum HttpOutcome {
     TimedOut(Duration),
 }
 
+impl HttpOutcome {
+    /// What happened, for people.
+    pub(crate) fn describe(&self) -> String {
+        match self {
+            Self::Answered { status, .. } => format!("status {status}"),
+            Self::Cut(why) | Self::Unreachable(why) | Self::Lost(why) => why.clone(),
+            Self::TimedOut(limit) => format!("nothing within {limit:?}"),
+        }
+    }
+}
+
 /// What became of a request, by the thing a caller does about it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verdict<T> {

@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::marker::PhantomData;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -45,12 +46,118 @@ pub(crate) struct Message<'a> {
     pub(crate) reasoning: Option<Text<'a>>,
     #[serde(borrow)]
     pub(crate) refusal: Option<Text<'a>>,
+    pub(crate) tool_calls: Option<IgnoredAny>,
 }
 
 #[derive(Debug, Default, Clone, Copy, Deserialize)]
 pub(crate) struct Usage {
     pub(crate) prompt_tokens: Option<u64>,
     pub(crate) completion_tokens: Option<u64>,
+    prompt_tokens_details: Option<PromptTokens>,
+}
+
+#[derive(Debug, Default, Clone, Copy, Deserialize)]
+struct PromptTokens {
+    cached_tokens: Option<u64>,
+}
+
+impl Usage {
+    /// Tokens of the prompt that were in the prefix cache, where the server says.
+    pub(crate) fn cached_tokens(&self) -> Option<u64> {
+        self.prompt_tokens_details?.cached_tokens
+    }
+}
+
+/// One event of a streamed completion, from either endpoint; a whole body reads as one too.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Event<'a> {
+    #[serde(borrow)]
+    pub(crate) choices: Option<First<Delta<'a>>>,
+    pub(crate) usage: Option<Usage>,
+    pub(crate) error: Option<IgnoredAny>,
+    #[serde(borrow)]
+    pub(crate) object: Option<Text<'a>>,
+}
+
+/// What an event adds to the answer.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Delta<'a> {
+    #[serde(borrow)]
+    pub(crate) text: Option<Text<'a>>,
+    #[serde(borrow, alias = "message")]
+    pub(crate) delta: Option<Message<'a>>,
+    #[serde(borrow)]
+    pub(crate) finish_reason: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(crate) stop_reason: Option<StopWord<'a>>,
+    #[serde(borrow)]
+    pub(crate) matched_stop: Option<StopWord<'a>>,
+    pub(crate) token_ids: Option<TokenIds>,
+    pub(crate) prompt_token_ids: Option<Vec<u32>>,
+}
+
+/// The first element of a list; the others are skipped. Takes no memory of its own, as a list would.
+#[derive(Debug)]
+pub(crate) struct First<T>(pub(crate) Option<T>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for First<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct FirstVisitor<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for FirstVisitor<T> {
+            type Value = First<T>;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a list")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<First<T>, A::Error> {
+                let first = list.next_element()?;
+                while list.next_element::<IgnoredAny>()?.is_some() {}
+                Ok(First(first))
+            }
+        }
+        deserializer.deserialize_seq(FirstVisitor(PhantomData))
+    }
+}
+
+/// Token ids of one event: mostly one, which takes no memory of its own.
+#[derive(Debug, Default)]
+pub(crate) struct TokenIds {
+    first: Option<u32>,
+    others: Vec<u32>,
+}
+
+impl TokenIds {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u32> {
+        self.first.into_iter().chain(self.others.iter().copied())
+    }
+}
+
+impl<'de> Deserialize<'de> for TokenIds {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(TokenIdsVisitor)
+    }
+}
+
+struct TokenIdsVisitor;
+
+impl<'de> Visitor<'de> for TokenIdsVisitor {
+    type Value = TokenIds;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("token ids")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<TokenIds, A::Error> {
+        let mut ids = TokenIds {
+            first: list.next_element()?,
+            others: Vec::new(),
+        };
+        while let Some(id) = list.next_element()? {
+            ids.others.push(id);
+        }
+        Ok(ids)
+    }
 }
 
 /// What stopped an answer: the stop text, or the id of a stop token, which is no text.

@@ -1,7 +1,7 @@
 //! Asking for a completion: what has arrived of it outlives the tries.
 
-use tidemill_domain::{Continuation, Ending, Partial, Timestamp};
-use tidemill_inference::{Answer, Attempt, Capabilities, Connection, Engine, Request, Verdict};
+use tidemill_domain::{Continuation, Ending, Mark, Partial, Timestamp};
+use tidemill_inference::{Answer, Attempt, Connection, Engine, Request, Verdict};
 use tidemill_service::now;
 use tokio::sync::watch;
 
@@ -16,6 +16,8 @@ pub(crate) struct Generate<'a> {
     saving: Option<(Spot<'a>, u64)>,
     /// What has arrived of the answer. Nothing of it is an answer before an engine says that it has ended.
     partial: Partial,
+    /// How much of it has all its token ids.
+    settled: Mark,
     /// When the answer's first token arrived; unknown where another process saw it.
     first_token: Option<Timestamp>,
 }
@@ -28,6 +30,7 @@ impl<'a> Generate<'a> {
             continuation,
             saving: None,
             partial: Partial::default(),
+            settled: Mark::default(),
             first_token: None,
         }
     }
@@ -36,14 +39,14 @@ impl<'a> Generate<'a> {
     pub(crate) fn saved_at(mut self, spot: Spot<'a>, partial: Option<Partial>, every: u32) -> Self {
         self.saving = Some((spot, u64::from(every.max(1))));
         self.partial = partial.unwrap_or_default();
+        self.settled = self.partial.mark();
         self
     }
 
     /// Saves what has arrived for whoever goes on with it.
     pub(crate) async fn park(&mut self) {
-        if self.is_continuable()
-            && let Some((spot, _)) = &mut self.saving
-        {
+        self.settle();
+        if let Some((spot, _)) = self.saving.as_mut().filter(|_| self.partial.has_tokens()) {
             spot.save(&self.partial).await;
         }
     }
@@ -58,22 +61,21 @@ impl<'a> Generate<'a> {
         self.first_token
     }
 
-    /// What has arrived can be continued exactly, if an engine can.
-    fn is_continuable(&self) -> bool {
-        self.continuation == Continuation::Exact && self.partial.is_continuable(&self.request.penalties)
+    /// A try that ended in the middle of a character left tokens whose text is not known: they are taken back.
+    fn settle(&mut self) {
+        if !self.partial.has_tokens() {
+            self.partial.take_back(self.settled);
+        }
     }
 
-    /// Another try: goes on from what there is, or drops it.
-    fn begin(&mut self, capabilities: Capabilities) {
-        if self.partial.is_empty() {
-            return;
-        }
-        if self.is_continuable() && capabilities.continues {
-            self.partial.continuations += 1;
-        } else {
+    /// The next try begins at `engine`: drops what it would not go on from.
+    fn begin<E: Engine>(&mut self, engine: &E) {
+        self.settle();
+        if self.continuation == Continuation::Never || !engine.goes_on(&self.request, &self.partial) {
             // Asked for from the start, with the same seed.
             self.partial = Partial::default();
             self.first_token = None;
+            self.settled = Mark::default();
         }
     }
 }
@@ -86,35 +88,42 @@ impl<E: Engine> Ask<E> for Generate<'_> {
     }
 
     async fn ask(&mut self, engine: &E, connection: Connection) -> Attempt<Answer> {
-        let may_pause = <Self as Ask<E>>::may_pause(self, engine);
-        self.begin(engine.capabilities());
+        self.begin(engine);
+        if !self.request.stream {
+            return engine.complete(&self.request, connection, &mut self.partial).await;
+        }
         let (is_new, begun) = (self.partial.is_empty(), now());
         let Self {
             request,
             saving,
             partial,
+            settled,
             first_token,
             ..
         } = self;
-        let attempt = match saving.as_mut().filter(|_| may_pause) {
-            None => engine.complete(request, connection, partial).await,
-            Some((spot, every)) => {
-                let (saves, saved) = watch::channel(None);
-                let mut save_at = partial.completion_tokens + *every;
-                let mut grown = |partial: &Partial| {
-                    if is_new && first_token.is_none() {
-                        *first_token = Some(now());
-                    }
-                    if partial.completion_tokens >= save_at {
-                        save_at = partial.completion_tokens + *every;
-                        saves.send_replace(Some(partial.clone()));
-                    }
-                };
-                tokio::select! { biased;
-                    attempt = engine.complete_watched(request, connection, partial, &mut grown) => attempt,
-                    never = spot.follow(saved) => match never {},
-                }
+        let (saves, saved) = watch::channel(None);
+        let every = saving.as_ref().map_or(u64::MAX, |(_, every)| *every);
+        let mut save_at = partial.completion_tokens.saturating_add(every);
+        let mut grown = |partial: &Partial| {
+            if is_new {
+                first_token.get_or_insert_with(now);
             }
+            if !partial.has_tokens() {
+                return;
+            }
+            *settled = partial.mark();
+            if partial.completion_tokens >= save_at {
+                save_at = partial.completion_tokens + every;
+                saves.send_replace(Some(partial.clone()));
+            }
+        };
+        let asking = engine.complete_watched(request, connection, partial, &mut grown);
+        let attempt = match saving {
+            Some((spot, _)) => tokio::select! { biased;
+                attempt = asking => attempt,
+                never = spot.follow(saved) => match never {},
+            },
+            None => asking.await,
         };
         if let Verdict::Done(Answer {
             first_token_after: Some(after),
@@ -122,13 +131,15 @@ impl<E: Engine> Ask<E> for Generate<'_> {
         }) = &attempt.verdict
             && is_new
         {
-            first_token.get_or_insert(begun.later_by(*after));
+            // The moment at which it came, not that at which it was looked at.
+            self.first_token = Some(begun.later_by(*after));
         }
         attempt
     }
 
-    fn kept(&self, engine: &E) -> u64 {
-        if self.is_continuable() && engine.capabilities().continues {
+    fn kept(&mut self, engine: &E) -> u64 {
+        self.settle();
+        if self.continuation == Continuation::Exact && engine.goes_on(&self.request, &self.partial) {
             self.partial.completion_tokens
         } else {
             0
@@ -136,7 +147,7 @@ impl<E: Engine> Ask<E> for Generate<'_> {
     }
 
     fn may_pause(&self, engine: &E) -> bool {
-        self.request.stream && self.continuation == Continuation::Exact && engine.capabilities().continues
+        self.request.stream && self.continuation == Continuation::Exact && engine.may_continue(&self.request)
     }
 }
 

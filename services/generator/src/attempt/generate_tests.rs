@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use tidemill_domain::{Penalties, Prompt};
-use tidemill_inference::{Load, ProbeError, Scored, Scoring};
+use tidemill_inference::{Capabilities, Load, ProbeError, Scored, Scoring, Watch};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::attempt::{Budget, Course, Ended, GivenBack, Places, Signals, ask};
-use crate::pool::{Member, Pool};
+use crate::pool::{Member, Pool, Wish};
 
 /// One try: so many tokens come, and then this. A try without a verdict brings nothing more and does not end.
 type Try = (u32, Option<Verdict<()>>);
@@ -24,6 +24,8 @@ struct Growing {
     /// What each try had to go on from, and the continuations that were counted.
     begun: Mutex<Vec<(usize, u32)>>,
     continues: bool,
+    /// Stalls come in the middle of a character.
+    breaks_off: bool,
 }
 
 fn stalled() -> Option<Verdict<()>> {
@@ -51,7 +53,22 @@ impl Engine for Growing {
         }
     }
 
-    async fn complete(&self, _: &Request<'_>, _: Connection, partial: &mut Partial) -> Attempt<Answer> {
+    fn may_continue(&self, request: &Request<'_>) -> bool {
+        self.continues && request.penalties.presence == 0.0
+    }
+
+    async fn complete(&self, request: &Request<'_>, connection: Connection, partial: &mut Partial) -> Attempt<Answer> {
+        self.complete_watched(request, connection, partial, &mut |_| {}).await
+    }
+
+    async fn complete_watched(
+        &self,
+        _: &Request<'_>,
+        _: Connection,
+        partial: &mut Partial,
+        watch: Watch<'_>,
+    ) -> Attempt<Answer> {
+        partial.continuations += u32::from(!partial.is_empty());
         self.begun
             .lock()
             .unwrap()
@@ -63,7 +80,13 @@ impl Engine for Growing {
             partial.tokens.push(token);
             partial.completion_tokens += 1;
             partial.text.push_str(&format!("{token} "));
+            watch(partial);
             sleep(Duration::from_secs(1)).await;
+        }
+        if matches!(verdict, Some(Verdict::Stalled { .. })) && self.breaks_off {
+            // The first half of a character.
+            partial.completion_tokens += 1;
+            watch(partial);
         }
         let verdict = match verdict {
             None => std::future::pending().await,
@@ -105,6 +128,7 @@ struct Setting {
     continuation: Continuation,
     presence: f64,
     stop_after: Option<Duration>,
+    breaks_off: bool,
 }
 
 const EXACT: Setting = Setting {
@@ -112,6 +136,7 @@ const EXACT: Setting = Setting {
     continuation: Continuation::Exact,
     presence: 0.0,
     stop_after: None,
+    breaks_off: false,
 };
 
 /// What came of asking.
@@ -142,6 +167,7 @@ async fn asked(setting: Setting, tries: Vec<Try>) -> Came {
             tries: Mutex::new(tries.into()),
             begun: Mutex::default(),
             continues: setting.continues,
+            breaks_off: setting.breaks_off,
         },
         name: "one".to_owned(),
         max_in_flight: 4,
@@ -179,6 +205,7 @@ async fn asked(setting: Setting, tries: Vec<Try>) -> Came {
     let places = Places {
         pool: &pool,
         room: &room,
+        wish: Wish::default(),
     };
     let ended = tokio::select! {
         ended = ask(places, &mut question, Budget::new(3), &signals, &mut course) => ended,
@@ -186,7 +213,7 @@ async fn asked(setting: Setting, tries: Vec<Try>) -> Came {
         () = stop => unreachable!("stopping does not end"),
     };
     let begun = pool
-        .book(None)
+        .book(Wish::default())
         .now_or_never()
         .unwrap()
         .unwrap()
@@ -208,6 +235,17 @@ async fn an_interrupted_answer_is_continued_from_its_tokens() {
     let came = asked(EXACT, vec![(3, stalled()), (0, lost()), (2, lost()), (1, done())]).await;
     assert_eq!(came.text(), "0 1 2 3 4 5 ");
     assert_eq!(came.begun, [(0, 0), (3, 1), (3, 2), (5, 3)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_ends_in_the_middle_of_a_character_is_continued_from_the_one_before() {
+    let breaking_off = Setting {
+        breaks_off: true,
+        ..EXACT
+    };
+    let came = asked(breaking_off, vec![(3, stalled()), (0, stalled()), (2, done())]).await;
+    assert_eq!(came.text(), "0 1 2 3 4 ");
+    assert_eq!(came.begun, [(0, 0), (3, 1), (3, 2)]);
 }
 
 #[tokio::test(start_paused = true)]

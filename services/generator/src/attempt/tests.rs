@@ -152,7 +152,11 @@ async fn asked_within(
         stream: false,
         stall_timeout: Duration::from_secs(60),
     };
-    let places = Places { pool, room };
+    let places = Places {
+        pool,
+        room,
+        wish: Wish::default(),
+    };
     let mut question = Generate::new(request, Continuation::Exact);
     let asking = ask(places, &mut question, Budget::new(3), signals, course);
     tokio::select! {
@@ -197,7 +201,7 @@ async fn a_suspect_answer_is_asked_for_on_new_connections_and_then_believed() {
     let pool = Pool::new(vec![Scripted::member("one", [suspect(), suspect(), suspect()])]);
     let (ended, tally) = asked(&pool, &signals()).await;
     assert_eq!((ending(&ended.unwrap()), tally.attempts), (Ending::Empty, 3));
-    let booking = pool.book(None).await.unwrap();
+    let booking = pool.book(Wish::default()).await.unwrap();
     assert_eq!(
         *booking.engine().connections.lock().unwrap(),
         [Connection::Kept, Connection::New, Connection::New]

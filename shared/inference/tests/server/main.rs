@@ -9,17 +9,18 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::State;
+use axum::extract::{ConnectInfo, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
-use tidemill_domain::{Ending, Partial, Penalties, Prompt};
+use tidemill_domain::{Ending, EngineKind, Partial, Penalties, Prompt};
 use tidemill_inference::{
-    Capabilities, Client, Connection, Engine, OpenAi, Options, ProbeError, Request, Scoring, Verdict, is_reachable,
-    probe,
+    Client, Connection, Engine, OpenAi, Options, ProbeError, Request, Scoring, Verdict, is_reachable, probe,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
+
+mod streaming;
 
 type Script = dyn Fn(&str, &Value) -> Response + Send + Sync;
 
@@ -28,6 +29,8 @@ type Script = dyn Fn(&str, &Value) -> Response + Send + Sync;
 struct Server {
     script: Arc<Script>,
     seen: Arc<Mutex<Vec<(String, Value, HeaderMap)>>>,
+    /// The client's port of each request.
+    ports: Arc<Mutex<Vec<u16>>>,
     address: SocketAddr,
 }
 
@@ -37,10 +40,12 @@ impl Server {
         let server = Self {
             script: Arc::new(script),
             seen: Arc::default(),
+            ports: Arc::default(),
             address: listener.local_addr().unwrap(),
         };
         let app = Router::new().fallback(answer).with_state(server.clone());
-        tokio::spawn(async move { axum::serve(listener, app).await });
+        let service = app.into_make_service_with_connect_info::<SocketAddr>();
+        tokio::spawn(async move { axum::serve(listener, service).await });
         server
     }
 
@@ -71,7 +76,14 @@ impl Server {
     }
 }
 
-async fn answer(State(server): State<Server>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
+async fn answer(
+    State(server): State<Server>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    server.ports.lock().unwrap().push(peer.port());
     let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
     let response = (server.script)(uri.path(), &body);
     server.seen.lock().unwrap().push((uri.path().to_owned(), body, headers));
@@ -82,7 +94,7 @@ fn engine(url: &str) -> OpenAi {
     OpenAi::new(
         Client::new(url, &Options::default()).unwrap(),
         "tiny",
-        Capabilities::ASSUMED,
+        EngineKind::OpenAi,
     )
 }
 
@@ -278,7 +290,7 @@ async fn an_answer_that_does_not_come_is_given_up_after_the_time_out() {
         request_timeout: Duration::from_millis(50),
         ..Options::default()
     };
-    let engine = OpenAi::new(Client::new(&url, &options).unwrap(), "tiny", Capabilities::ASSUMED);
+    let engine = OpenAi::new(Client::new(&url, &options).unwrap(), "tiny", EngineKind::OpenAi);
     let attempt = engine
         .complete(&request(&text()), Connection::Kept, &mut Partial::default())
         .await;
@@ -446,7 +458,7 @@ async fn the_api_key_is_sent_and_never_shown() {
     };
     let client = Client::new(&server.url(), &options).unwrap();
     let shown = format!("{options:?} {client:?}");
-    let engine = OpenAi::new(client, "tiny", Capabilities::ASSUMED);
+    let engine = OpenAi::new(client, "tiny", EngineKind::OpenAi);
     engine
         .complete(&request(&text()), Connection::Kept, &mut Partial::default())
         .await;

@@ -1,0 +1,268 @@
+//! A streamed answer put together event by event, and what the whole of it means. Pure: bytes of events go in.
+//!
+//! What has arrived lies in the caller's [`Partial`], so that it is there however the request ends. Tokens are entered only
+//! together with their text: a token may hold a part of a character, and as long as its text is outstanding the partial answer
+//! counts more tokens than it holds, which says that it cannot be continued from there.
+
+use std::time::Duration;
+
+use tidemill_domain::Partial;
+
+use crate::classify::{Whole, conclude, hidden_error, stop_text};
+use crate::wire::{Delta, Event, Usage};
+use crate::{Answer, Request, Verdict};
+
+/// What an event means for the stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flow {
+    /// It brought no token.
+    Idle,
+    /// It brought some.
+    Progress,
+    /// The answer has its end; nothing but counts may follow.
+    Ended,
+    /// Nothing more is of interest.
+    Over,
+}
+
+/// An answer that is growing.
+#[derive(Debug)]
+pub(crate) struct Assembly<'a> {
+    request: &'a Request<'a>,
+    partial: &'a mut Partial,
+    /// What there was before this request.
+    before: Before,
+    /// Tokens whose text is outstanding.
+    pending: Vec<u32>,
+    refusal: String,
+    finish_reason: Option<String>,
+    stop_reason: Option<String>,
+    usage: Usage,
+    fault: Option<Verdict<Answer>>,
+    first_token_after: Option<Duration>,
+    /// The server said that nothing follows.
+    is_over: bool,
+    /// The engine leaves the stop text in the text that it sends.
+    keeps_stop: bool,
+}
+
+/// The beginning that a continued answer has already.
+#[derive(Debug, Clone, Copy, Default)]
+struct Before {
+    is_continued: bool,
+    tokens: u64,
+    text: usize,
+}
+
+/// The data of the event that ends a stream.
+const DONE: &[u8] = b"[DONE]";
+
+impl<'a> Assembly<'a> {
+    /// An answer to `request` that goes on where `partial` ends. `keeps_stop`: the engine was asked to send the stop text too,
+    /// so that it holds no text back.
+    pub(crate) fn new(request: &'a Request<'a>, partial: &'a mut Partial, keeps_stop: bool) -> Self {
+        let before = Before {
+            is_continued: !partial.is_empty(),
+            tokens: partial.completion_tokens,
+            text: partial.text.len(),
+        };
+        Self {
+            request,
+            partial,
+            before,
+            pending: Vec::new(),
+            refusal: String::new(),
+            finish_reason: None,
+            stop_reason: None,
+            usage: Usage::default(),
+            fault: None,
+            first_token_after: None,
+            is_over: false,
+            keeps_stop,
+        }
+    }
+
+    /// The first token arrived so long after the request.
+    pub(crate) const fn note_first_token(&mut self, after: Duration) {
+        self.first_token_after = Some(after);
+    }
+
+    /// Takes an event's data.
+    pub(crate) fn event(&mut self, data: &[u8]) -> Flow {
+        if data == DONE {
+            self.is_over = true;
+            return Flow::Over;
+        }
+        let event: Event<'_> = match serde_json::from_slice(data) {
+            Ok(event) => event,
+            Err(error) => {
+                let why = format!("a piece of the answer is not one: {error}");
+                return self.fail(Verdict::retry_on_new_connection(why));
+            }
+        };
+        if event.error.is_some() || event.object.as_deref() == Some("error") {
+            return self.fail(hidden_error(data));
+        }
+        if let Some(usage) = event.usage {
+            self.usage = usage;
+        }
+        match event.choices.and_then(|choices| choices.0) {
+            Some(delta) => self.take(delta),
+            None => Flow::Idle,
+        }
+    }
+
+    fn fail(&mut self, fault: Verdict<Answer>) -> Flow {
+        self.fault.get_or_insert(fault);
+        Flow::Over
+    }
+
+    fn take(&mut self, delta: Delta<'_>) -> Flow {
+        let message = delta.delta.unwrap_or_default();
+        if let Some(ids) = delta.prompt_token_ids
+            && !self.before.is_continued
+        {
+            self.partial.prompt_tokens = ids;
+        }
+        let text = delta.text.or(message.content).unwrap_or_default();
+        let reasoning = [message.reasoning_content, message.reasoning];
+        let reasoning = reasoning.into_iter().flatten().find(|text| !text.is_empty());
+        let ids = delta.token_ids.unwrap_or_default();
+        let reason = delta.finish_reason.filter(|reason| !reason.is_empty());
+        let refused = message.refusal.filter(|refusal| !refusal.is_empty());
+        let has_text = !text.is_empty() || reasoning.is_some();
+        let said = has_text || refused.is_some() || message.tool_calls.is_some();
+
+        let tokens = ids.iter().count() as u64;
+        self.partial.completion_tokens += if tokens == 0 { u64::from(said) } else { tokens };
+        self.pending.extend(ids.iter());
+        self.partial.text.push_str(&text);
+        self.partial
+            .reasoning
+            .push_str(reasoning.as_deref().unwrap_or_default());
+        self.refusal.push_str(refused.as_deref().unwrap_or_default());
+        if has_text || reason.is_some() {
+            self.partial.tokens.append(&mut self.pending);
+        }
+        let is_new = tokens > 0 || said;
+        if is_new && self.before.is_continued && self.partial.completion_tokens == self.before.tokens + tokens.max(1) {
+            self.partial.continuations += 1;
+        }
+        if self.stops_across_the_seam() {
+            return Flow::Over;
+        }
+        if let Some(reason) = reason {
+            self.finish_reason = Some(reason.into_string());
+            self.stop_reason = stop_text(delta.stop_reason).or_else(|| stop_text(delta.matched_stop));
+            return Flow::Ended;
+        }
+        if is_new { Flow::Progress } else { Flow::Idle }
+    }
+
+    /// Looks for a stop text that begins before this request's text and ends in it: the engine sees only what is new. The first
+    /// one to be complete ends the answer.
+    fn stops_across_the_seam(&mut self) -> bool {
+        let seam = self.before.text;
+        if seam == 0 {
+            return false;
+        }
+        let text = &self.partial.text;
+        let ends = self.request.stop.iter().filter_map(|stop| {
+            // Past the seam by a whole stop text, nothing can begin before it.
+            let first = seam.saturating_sub(stop.len().saturating_sub(1));
+            let last = (seam + stop.len()).saturating_sub(1).min(text.len());
+            let window = text.as_bytes().get(first..last)?;
+            let found = window
+                .windows(stop.len().max(1))
+                .position(|found| found == stop.as_bytes())?;
+            Some((first + found + stop.len(), stop))
+        });
+        let Some((end, stop)) = ends.min_by_key(|(end, _)| *end) else {
+            return false;
+        };
+        self.stop_reason = Some(stop.clone());
+        self.finish_reason = Some("stop".to_owned());
+        // Stop texts are compared whole, so that their borders are those of characters.
+        self.partial.text.truncate(end - stop.len());
+        self.keeps_stop = false;
+        true
+    }
+
+    /// Its end was seen, and no fault.
+    pub(crate) const fn has_ended(&self) -> bool {
+        self.finish_reason.is_some() && self.fault.is_none()
+    }
+
+    /// The server has said all that it would.
+    pub(crate) const fn is_whole(&self) -> bool {
+        self.is_over && self.fault.is_none()
+    }
+
+    /// Longest wait from one token to the next.
+    pub(crate) const fn stall_timeout(&self) -> Duration {
+        self.request.stall_timeout
+    }
+
+    /// What there is.
+    pub(crate) const fn partial(&self) -> &Partial {
+        self.partial
+    }
+
+    /// Tokens of the answer so far.
+    pub(crate) const fn tokens(&self) -> u64 {
+        self.partial.completion_tokens
+    }
+
+    /// What the whole means, once nothing more comes.
+    pub(crate) fn conclude(self) -> Verdict<Answer> {
+        if let Some(fault) = self.fault {
+            return fault;
+        }
+        let partial = self.partial;
+        if let Some(stop) = &self.stop_reason
+            && self.keeps_stop
+            && partial.text.ends_with(stop.as_str())
+        {
+            partial.text.truncate(partial.text.len() - stop.len());
+        }
+        if let Some(new) = self.usage.completion_tokens {
+            partial.completion_tokens = self.before.tokens + new;
+        }
+        let prompt_tokens = if self.before.is_continued {
+            Some(partial.prompt_tokens.len() as u64)
+        } else {
+            self.usage.prompt_tokens
+        };
+        let cached_tokens = self.usage.cached_tokens();
+        let whole = Whole {
+            text: partial.text.clone(),
+            reasoning: Some(partial.reasoning.clone()),
+            refusal: Some(self.refusal),
+            finish_reason: self.finish_reason,
+            stop_reason: self.stop_reason,
+            prompt_tokens,
+            completion_tokens: Some(partial.completion_tokens),
+            // Of a continued one, its beginning may be cached too, which is no part of the prompt.
+            cached_tokens: cached_tokens.map(|cached| cached.min(prompt_tokens.unwrap_or(cached))),
+            first_token_after: self.first_token_after,
+        };
+        conclude(whole, self.request)
+    }
+}
+
+/// The answer that is there already, which only the cap keeps from being continued.
+pub(crate) fn full(request: &Request<'_>, partial: &Partial) -> Verdict<Answer> {
+    let whole = Whole {
+        text: partial.text.clone(),
+        reasoning: Some(partial.reasoning.clone()),
+        finish_reason: Some("length".to_owned()),
+        prompt_tokens: Some(partial.prompt_tokens.len() as u64),
+        completion_tokens: Some(partial.completion_tokens),
+        ..Whole::default()
+    };
+    conclude(whole, request)
+}
+
+#[cfg(test)]
+#[path = "assembly_tests.rs"]
+mod tests;

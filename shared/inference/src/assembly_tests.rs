@@ -1,0 +1,281 @@
+//! Streamed answers, event by event: the whole means what the same answer in one piece means.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use tidemill_domain::{Ending, Penalties, Prompt};
+
+use super::*;
+use crate::{HttpOutcome, classify};
+
+const CAP: u32 = 8;
+
+fn with_request<T>(stop: &[&str], look: impl FnOnce(&Request<'_>) -> T) -> T {
+    let (prompt, stop): (_, Vec<String>) = (
+        Prompt::Text("Q:".to_owned()),
+        stop.iter().map(ToString::to_string).collect(),
+    );
+    look(&Request {
+        prompt: &prompt,
+        max_tokens: CAP,
+        temperature: 0.0,
+        top_p: 1.0,
+        stop: &stop,
+        seed: None,
+        penalties: Penalties::default(),
+        stream: true,
+        stall_timeout: Duration::from_secs(60),
+    })
+}
+
+/// What the events make of `partial`.
+fn streamed(stop: &[&str], partial: &mut Partial, events: &[Value]) -> Verdict<Answer> {
+    with_request(stop, |request| {
+        let mut assembly = Assembly::new(request, partial, true);
+        for event in events {
+            if assembly.event(event.to_string().as_bytes()) == Flow::Over {
+                break;
+            }
+        }
+        assembly.conclude()
+    })
+}
+
+fn in_one_piece(body: &Value) -> Verdict<Answer> {
+    let outcome = HttpOutcome::Answered {
+        status: 200,
+        retry_after: None,
+        body: Bytes::from(body.to_string()),
+    };
+    with_request(&[], |request| classify(&outcome, request))
+}
+
+fn text(text: &str, ids: &[u32]) -> Value {
+    json!({ "choices": [{ "text": text, "finish_reason": null, "token_ids": ids }] })
+}
+
+fn usage(tokens: u64) -> Value {
+    json!({ "prompt_tokens": 3, "completion_tokens": tokens, "prompt_tokens_details": { "cached_tokens": 2 } })
+}
+
+fn answer(verdict: Verdict<Answer>) -> Answer {
+    match verdict {
+        Verdict::Done(answer) | Verdict::Suspect(answer) => answer,
+        other => panic!("expected an answer, got {other:?}"),
+    }
+}
+
+#[test]
+fn pieces_mean_what_the_whole_means() {
+    for (choice, tokens) in [
+        (json!({ "text": " 4", "finish_reason": "stop" }), 2),
+        (json!({ "text": " 4", "finish_reason": "length" }), 8),
+        (json!({ "text": " 4", "finish_reason": "stop" }), 8),
+        (json!({ "text": " 4", "finish_reason": "stop", "stop_reason": "\n" }), 8),
+        (json!({ "text": "", "finish_reason": "stop" }), 0),
+        (json!({ "text": " \n", "finish_reason": "stop" }), 0),
+        (json!({ "text": "", "finish_reason": "stop" }), 1),
+        (json!({ "text": "a", "finish_reason": "content_filter" }), 1),
+        (json!({ "text": "a", "finish_reason": "abort" }), 1),
+        (json!({ "text": "a", "finish_reason": "stop", "matched_stop": 2 }), 1),
+        (json!({ "text": "a", "finish_reason": "stop", "matched_stop": "b" }), 1),
+        (json!({ "message": { "content": "4" }, "finish_reason": "stop" }), 2),
+        (
+            json!({ "message": { "content": null, "reasoning_content": "hm" }, "finish_reason": "length" }),
+            8,
+        ),
+        (
+            json!({ "message": { "reasoning": "hm", "content": "4" }, "finish_reason": "stop" }),
+            3,
+        ),
+        (json!({ "message": { "refusal": "No." }, "finish_reason": "stop" }), 2),
+    ] {
+        let whole = in_one_piece(&json!({ "choices": [choice], "usage": usage(tokens) }));
+        let mut last = choice.clone();
+        let mut events = Vec::new();
+        if let Some(message) = last.as_object_mut().and_then(|last| last.remove("message")) {
+            events.push(json!({ "choices": [{ "delta": { "role": "assistant", "content": "" } }] }));
+            events.push(json!({ "choices": [{ "delta": message }] }));
+            last["delta"] = json!({});
+        } else {
+            events.push(json!({ "choices": [{ "text": last["text"], "finish_reason": null }] }));
+            last["text"] = json!("");
+        }
+        events.push(json!({ "choices": [last] }));
+        events.push(json!({ "choices": [], "usage": usage(tokens) }));
+        let joined = streamed(&[], &mut Partial::default(), &events);
+        assert_eq!(joined, whole, "{choice}");
+    }
+}
+
+#[test]
+fn text_and_tokens_are_there_as_they_arrive() {
+    let mut partial = Partial::default();
+    with_request(&[], |request| {
+        let mut assembly = Assembly::new(request, &mut partial, true);
+        let first = json!({ "choices": [{ "text": "a", "token_ids": [7], "prompt_token_ids": [1, 2, 3] }] });
+        assert_eq!(assembly.event(first.to_string().as_bytes()), Flow::Progress);
+        assert_eq!(
+            assembly.event(text("b", &[8, 9]).to_string().as_bytes()),
+            Flow::Progress
+        );
+        assert_eq!(assembly.event(b"{\"choices\":[]}"), Flow::Idle);
+        let role = json!({ "choices": [{ "delta": { "role": "assistant", "content": "" } }] });
+        assert_eq!(assembly.event(role.to_string().as_bytes()), Flow::Idle);
+    });
+    assert_eq!(partial.prompt_tokens, [1, 2, 3]);
+    assert_eq!(
+        (partial.text.as_str(), partial.tokens.as_slice()),
+        ("ab", [7, 8, 9].as_slice())
+    );
+    assert_eq!(partial.completion_tokens, 3);
+    assert!(partial.has_tokens());
+}
+
+#[test]
+fn a_token_without_its_text_is_not_continued_from() {
+    let mut partial = Partial {
+        prompt_tokens: vec![1],
+        ..Partial::default()
+    };
+    with_request(&[], |request| {
+        let mut assembly = Assembly::new(request, &mut partial, true);
+        assembly.event(text("a", &[7]).to_string().as_bytes());
+        // The first half of a character.
+        assert_eq!(assembly.event(text("", &[200]).to_string().as_bytes()), Flow::Progress);
+    });
+    assert!(!partial.has_tokens(), "{partial:?}");
+    let mut whole = Partial {
+        prompt_tokens: vec![1],
+        ..Partial::default()
+    };
+    with_request(&[], |request| {
+        let mut assembly = Assembly::new(request, &mut whole, true);
+        assembly.event(text("a", &[7]).to_string().as_bytes());
+        assembly.event(text("", &[200]).to_string().as_bytes());
+        assembly.event(text("\u{e9}", &[201]).to_string().as_bytes());
+    });
+    assert_eq!(whole.tokens, [7, 200, 201]);
+    assert!(whole.has_tokens());
+}
+
+#[test]
+fn errors_and_ends_without_an_end_are_no_answers() {
+    let begun = text("a", &[1]);
+    for last in [
+        json!({ "error": { "message": "engine died" } }),
+        json!({ "object": "error", "message": "engine died" }),
+        json!("[DONE]"),
+        json!({ "choices": [{ "text": "b", "finish_reason": "abort" }] }),
+    ] {
+        let mut partial = Partial::default();
+        let verdict = streamed(&[], &mut partial, &[begun.clone(), last.clone()]);
+        assert!(matches!(verdict, Verdict::Retry { .. }), "{last}: {verdict:?}");
+        assert!(partial.text.starts_with('a'));
+    }
+    with_request(&[], |request| {
+        let mut partial = Partial::default();
+        let mut assembly = Assembly::new(request, &mut partial, true);
+        assembly.event(begun.to_string().as_bytes());
+        assert_eq!(assembly.event(DONE), Flow::Over);
+        assert!(matches!(assembly.conclude(), Verdict::Retry { .. }));
+    });
+    let overflow = json!({ "error": { "message": "maximum context length is 8", "code": 400 } });
+    let verdict = streamed(&[], &mut Partial::default(), &[overflow]);
+    assert!(matches!(verdict, Verdict::Overflow { .. }), "{verdict:?}");
+}
+
+#[test]
+fn the_stop_text_that_was_asked_for_is_no_part_of_the_answer() {
+    let last =
+        json!({ "choices": [{ "text": "b\n\n", "finish_reason": "stop", "stop_reason": "\n\n", "token_ids": [8] }] });
+    let mut partial = Partial::default();
+    let answer = answer(streamed(&["\n\n"], &mut partial, &[text("a", &[7]), last]));
+    assert_eq!(answer.text, "ab");
+    assert_eq!(answer.stop_reason.as_deref(), Some("\n\n"));
+    assert_eq!((answer.ending, answer.completion_tokens), (Ending::Stop, 2));
+}
+
+fn begun(text: &str) -> Partial {
+    Partial {
+        prompt_tokens: vec![1, 2, 3, 4],
+        tokens: vec![5, 6],
+        text: text.to_owned(),
+        completion_tokens: 2,
+        ..Partial::default()
+    }
+}
+
+#[test]
+fn the_rest_is_joined_to_the_beginning() {
+    let mut partial = begun("ab");
+    let counts = json!({
+        "choices": [],
+        "usage": { "prompt_tokens": 6, "completion_tokens": 3, "prompt_tokens_details": { "cached_tokens": 5 } }
+    });
+    let first = json!({ "choices": [{ "text": "c", "token_ids": [7], "prompt_token_ids": [1, 2, 3, 4, 5, 6] }] });
+    let last = json!({ "choices": [{ "text": "e", "token_ids": [9], "finish_reason": "length" }] });
+    let answer = answer(streamed(&[], &mut partial, &[first, text("d", &[8]), last, counts]));
+    assert_eq!(answer.text, "abcde");
+    assert_eq!(answer.ending, Ending::Length);
+    // Of six tokens sent, the prompt is four; five were cached, of which one was an answer's.
+    assert_eq!(
+        (answer.prompt_tokens, answer.completion_tokens, answer.cached_tokens),
+        (4, 5, Some(4))
+    );
+    assert_eq!(partial.prompt_tokens, [1, 2, 3, 4]);
+    assert_eq!(partial.tokens, [5, 6, 7, 8, 9]);
+    assert_eq!(partial.continuations, 1);
+}
+
+#[test]
+fn a_joined_answer_is_truncated_by_the_cap_of_the_whole() {
+    let mut partial = begun("ab");
+    let last = json!({ "choices": [{ "text": "c", "token_ids": [7, 7, 7, 7, 7, 7], "finish_reason": "stop" }] });
+    let answer = answer(streamed(&[], &mut partial, &[last]));
+    assert_eq!((answer.ending, answer.completion_tokens), (Ending::Length, 8));
+}
+
+#[test]
+fn a_stop_text_across_the_seam_ends_the_answer_there() {
+    for (beginning, pieces, stops, expected, fired) in [
+        ("ab\n", vec!["\nQ"], vec!["\n\n"], "ab", "\n\n"),
+        ("ab En", vec!["d", "e", " of"], vec!["Ende"], "ab ", "Ende"),
+        ("ab E", vec!["nde o"], vec!["\n", "Ende"], "ab ", "Ende"),
+        // Two at once: the one that is complete first.
+        ("xa", vec!["bcd"], vec!["abcd", "ab"], "x", "ab"),
+        ("caf\u{e9}", vec!["!"], vec!["\u{e9}!"], "caf", "\u{e9}!"),
+    ] {
+        let mut partial = begun(beginning);
+        let events: Vec<Value> = pieces.iter().map(|piece| text(piece, &[9])).collect();
+        let answer = answer(streamed(&stops, &mut partial, &events));
+        assert_eq!(answer.text, expected, "{beginning:?} {pieces:?}");
+        assert_eq!(answer.stop_reason.as_deref(), Some(fired));
+        assert_eq!(answer.ending, Ending::Stop);
+    }
+}
+
+#[test]
+fn a_stop_text_within_either_part_alone_is_the_engines_affair() {
+    // What lies wholly in the beginning did not fire then, and what lies in the rest, the engine stops at.
+    let last = json!({ "choices": [{ "text": "c", "token_ids": [9], "finish_reason": "length" }] });
+    let mut partial = begun("ab");
+    let whole = answer(streamed(&["zz", "bd"], &mut partial, &[text("zz", &[8]), last]));
+    assert_eq!(whole.text, "abzzc");
+    // Only in a first answer there is no seam.
+    let mut partial = Partial::default();
+    let events = [text("a\n", &[7]), text("\n", &[8])];
+    let verdict = streamed(&["\n\n"], &mut partial, &events);
+    assert!(matches!(verdict, Verdict::Retry { .. }));
+}
+
+#[test]
+fn an_answer_at_its_cap_needs_no_request() {
+    let mut partial = begun("ab");
+    partial.completion_tokens = u64::from(CAP);
+    let answer = answer(with_request(&[], |request| full(request, &partial)));
+    assert_eq!(
+        (answer.ending, answer.text.as_str(), answer.truncated),
+        (Ending::Length, "ab", true)
+    );
+    assert_eq!((answer.prompt_tokens, answer.completion_tokens), (4, u64::from(CAP)));
+}
