@@ -7,7 +7,6 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 TOOLS := .tools
 VENV := $(TOOLS)/venv
 BROKER := $(TOOLS)/bin/nats-server
-CARGO_TEST_FLAGS ?= --no-fail-fast
 
 # A shell that has not been started anew since rustup ran does not know cargo yet.
 ifeq ($(shell command -v cargo 2>/dev/null),)
@@ -15,8 +14,8 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test ci bench bench-delivery bench-million chaos simulate lint fmt fmt-check clippy docs deny spelling schemas generated \
-	broker bins rust-test python-test ops-test clean
+.PHONY: help build demo test ci bench bench-resume bench-delivery bench-million chaos simulate lint fmt fmt-check clippy docs deny spelling schemas generated \
+	broker bins rust-test python-test python-run ops-test clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,16 +26,18 @@ build: broker ## Build target/release/tidemill and get the broker
 demo: build ## Evaluate the shipped checkpoints on this machine, live, from nothing
 	$(TARGET)/release/tidemill demo
 
-test: broker bins ## Run all tests: Rust with real brokers and engines, the Python client, the scripts
-	@failed=; \
-	$(MAKE) --no-print-directory ops-test || failed="$$failed ops-test"; \
-	$(MAKE) --no-print-directory python-test || failed="$$failed python-test"; \
-	$(MAKE) --no-print-directory rust-test || failed="$$failed rust-test"; \
-	if [ -n "$$failed" ]; then echo "make test: failed:$$failed" >&2; exit 1; fi
+# What the Python tests take of make is here before they run beside the others.
+test: broker $(VENV)/installed ## Run all tests: Rust with real brokers and engines, the Python client, the scripts
+	CARGO="$(CARGO)" $(PYTHON) ops/run-tests --beside "$(MAKE) --no-print-directory python-run" \
+		--beside "$(MAKE) --no-print-directory ops-test"
 
 ci: lint test generated ## Everything CI runs
 
-bench: build ## Measure what Tidemill itself costs, against an engine that answers at once
+bench: build ## How full engines are kept and what that costs, as one table of ratios: BENCH_FLAGS='--quick', '--only cpu', '--json'
+	$(CARGO) build --locked --release --package tidemill-testkit --bin tidemill-fake-engine
+	$(PYTHON) ops/bench/bench.py $(BENCH_FLAGS)
+
+bench-resume: build ## Measure what an item costs that answers at once, and one that is finished already
 	$(CARGO) build --locked --release --package tidemill-testkit --bin tidemill-fake-engine
 	$(PYTHON) ops/bench/evaluate.py
 	$(CARGO) build --locked --package tidemill-tests --bin tidemill-chaos
@@ -54,7 +55,7 @@ chaos: broker bins ## Kill, suspend and cut off real processes, and compare: SEE
 	$(TARGET)/debug/tidemill-chaos --seed $(or $(SEED),1) --runs $(or $(RUNS),1) $(CHAOS_FLAGS)
 
 simulate: ## Run the simulation with SEEDS= seeds, from FROM= on; SIM_SEED=7 make simulate replays one with its trace
-	SIM_SEEDS=$(or $(SEEDS),10000) SIM_FROM=$(or $(FROM),0) $(CARGO) test --locked --package tidemill-simulation simulation -- --exact --nocapture
+	SIM_SEEDS=$(or $(SEEDS),10000) SIM_FROM=$(or $(FROM),0) $(CARGO) test --locked --workspace --test simulation simulation -- --exact --nocapture
 
 lint: fmt-check clippy docs spelling deny ## Formatting, clippy, docs, spelling, dependencies: warnings are errors
 
@@ -66,12 +67,14 @@ deny: ## Check licences, bans and sources of dependencies
 	else echo "make deny: skipped, cargo-deny is not installed (cargo install cargo-deny)"; fi
 
 schemas: ## Write the generated files anew: streams/STREAMS.md and the JSON Schemas
-	UPDATE_GENERATED=1 $(CARGO) test --locked --package tidemill-streams --test generated
+	UPDATE_GENERATED=1 $(CARGO) test --locked --workspace --test generated
 
-rust-test: broker bins ## Run the Rust tests alone
-	$(CARGO) test --locked --workspace $(CARGO_TEST_FLAGS)
+rust-test: broker ## Run the Rust tests alone: TEST_FLAGS='--only cluster -- NAME'
+	CARGO="$(CARGO)" $(PYTHON) ops/run-tests $(TEST_FLAGS)
 
-python-test: bins broker $(VENV)/installed ## Run the Python client against a running pipeline
+python-test: bins broker python-run ## Run the Python client against a running pipeline
+
+python-run: $(VENV)/installed
 	TIDEMILL_BIN="$(abspath $(TARGET))/debug/tidemill" $(VENV)/bin/python -m unittest discover --start-directory tests/python --verbose
 
 ops-test: $(VENV)/installed ## Test the scripts and docker-compose.yml
@@ -89,8 +92,10 @@ fmt-check: ## Check the formatting
 clippy: ## Run clippy on everything; warnings are errors
 	$(CARGO) clippy --locked --workspace --all-targets -- --deny warnings
 
+# `--examples`, of which there are none, has cargo take the dependencies as clippy has checked them.
 docs: ## Build the API documentation; warnings are errors
-	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items
+	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items --examples \
+		--lib --bin tidemill --bin tidemill-chaos --bin tidemill-fake-engine --bin tidemill-bench-pipeline
 
 spelling: ## Check the spelling
 	@if command -v typos >/dev/null; then typos; \
@@ -100,8 +105,9 @@ spelling: ## Check the spelling
 generated: schemas ## Fail when a generated file is not as committed
 	@git diff --exit-code -- streams || { echo "make generated: commit the files above" >&2; exit 1; }
 
+# With one test, which is small: for tests, dependencies have more features, and all is compiled once more without them.
 bins:
-	$(CARGO) build --locked --workspace --bins
+	$(CARGO) build --locked --workspace --bins --test architecture
 
 broker:
 	@ops/get-nats-server $(TOOLS)/bin >/dev/null

@@ -29,7 +29,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "archive",
         &["domain", "codec", "streams", "storage", "service", "telemetry"],
     ),
-    ("testkit", &[]),
+    ("simulated", &[]),
+    // The handle of the simulated engine, beside the scripted one.
+    ("testkit", &["simulated"]),
     ("engine", &["telemetry"]),
     (
         "loader",

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use self::course::Course;
 pub(crate) use self::generate::Generate;
 use crate::pool::{Booking, Hopeless, Pool, Wish};
-use crate::replicas::Sign;
+use crate::replicas::{Sign, Took};
 
 /// Engines that may end under one item before the item is suspected of ending them.
 const MOST_LOST: u32 = 5;
@@ -41,6 +41,9 @@ pub(crate) trait Ask<E>: Send {
 
     /// The ending of an answer, for metrics.
     fn ending(answer: &Self::Answer) -> Ending;
+
+    /// What an answer tells of its replica.
+    fn took(answer: &Self::Answer) -> Took;
 
     /// Asks once, and goes on from what earlier tries have left where that is the same.
     ///
@@ -70,6 +73,13 @@ impl<E: Engine> Ask<E> for Score<'_, '_> {
 
     fn ending(_: &Scored) -> Ending {
         Ending::Scored
+    }
+
+    fn took(scored: &Scored) -> Took {
+        Took {
+            tokens: scored.completion_tokens,
+            first_token: None,
+        }
     }
 
     async fn ask(&mut self, engine: &E, connection: Connection) -> Attempt<Scored> {
@@ -233,7 +243,8 @@ fn sign<T>(verdict: &Verdict<T>) -> Sign {
         Verdict::Done(_) | Verdict::Overflow { .. } | Verdict::Rejected { .. } | Verdict::Unsupported { .. } => {
             Sign::Good
         }
-        Verdict::Suspect(_) | Verdict::Retry { .. } | Verdict::Stalled { .. } => Sign::Bad,
+        Verdict::Suspect(_) | Verdict::Retry { .. } => Sign::Bad,
+        Verdict::Stalled { .. } => Sign::Stalled,
         Verdict::Busy {
             status, retry_after, ..
         } => Sign::Busy {
@@ -342,11 +353,17 @@ async fn ask_once<E: Engine, A: Ask<E>>(
 ) -> Verdict<A::Answer> {
     let begun = Instant::now();
     tally.started.get_or_insert_with(now);
-    let Attempt { verdict, requests } = question.ask(booking.engine(), connection).await;
+    let Attempt { verdict, requests } = tokio::select! { biased;
+        attempt = question.ask(booking.engine(), connection) => attempt,
+        () = booking.lost() => lost(),
+    };
     tally.attempts += 1;
     tally.requests += requests;
     if tally.engine != booking.name() {
         booking.name().clone_into(&mut tally.engine);
+    }
+    if let Verdict::Done(answer) = &verdict {
+        booking.took(A::took(answer));
     }
     let ending = match &verdict {
         Verdict::Done(answer) => A::ending(answer).label(),
@@ -355,6 +372,17 @@ async fn ask_once<E: Engine, A: Ask<E>>(
     tidemill_telemetry::add(Metric::Requests, u64::from(requests), [("ending", ending)]);
     tidemill_telemetry::observe(Metric::RequestSeconds, begun.elapsed().as_secs_f64(), []);
     verdict
+}
+
+/// The replica died, or stands still, while it answered; no connection need have said so.
+fn lost<T>() -> Attempt<T> {
+    Attempt {
+        verdict: Verdict::Down {
+            why: "the engine gives no sign of life any more".to_owned(),
+            sent: true,
+        },
+        requests: 1,
+    }
 }
 
 #[cfg(test)]

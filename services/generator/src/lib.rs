@@ -12,13 +12,17 @@
 mod replicas;
 
 mod attempt;
+mod controller;
+mod health;
 mod pool;
+mod routing;
 
 mod cache;
 mod group;
 mod item;
 mod keys;
 mod parking;
+mod pulse;
 mod service;
 pub mod step;
 

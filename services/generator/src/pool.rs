@@ -1,13 +1,34 @@
 //! The replicas of a group as items see them: wait for one, use it, tell what happened.
+//!
+//! Items wait in one queue. A place that becomes free is handed to one of them, whom it suits, and nobody else wakes: with
+//! thousands in flight each answer costs the same as with ten. Replicas come and go while items wait and are asked for.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures::future::OptionFuture;
-use tidemill_inference::Engine;
-use tokio::sync::Notify;
-use tokio::time::{Instant, sleep_until};
+use futures::stream::{FuturesUnordered, StreamExt as _};
+use tidemill_domain::Capacity;
+use tidemill_inference::{Engine, Load};
+use tidemill_service::Slots;
+use tokio::sync::{Notify, oneshot, watch};
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
 
-use crate::replicas::{Change, Pick, Replicas, Sign};
+use crate::health::Looked;
+use crate::replicas::{Change, Pick, Place, Replicas, Sign, Took};
+use crate::routing::Queue;
+pub(crate) use crate::routing::Wish;
+
+/// How long a replica may take to say that it is there.
+const LOOK_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Requests in flight for each that is taken ahead, so that the next is at hand when a place becomes free, and so that a place
+/// has a choice; and how many are at least and at most.
+const TAKEN_AHEAD: u32 = 8;
+const AHEAD_AT_LEAST: u32 = 4;
+const AHEAD_AT_MOST: u32 = 256;
 
 /// An engine with the name that records and logs give it, and the most requests it is sent at once.
 #[derive(Debug)]
@@ -19,23 +40,31 @@ pub(crate) struct Member<E> {
 
 /// The engines of one server group.
 pub(crate) struct Pool<E> {
-    members: Vec<Member<E>>,
-    replicas: Mutex<Replicas>,
-    /// A place became free, or a replica fit.
-    room: Notify,
-    /// A replica became unfit.
-    opened: Notify,
+    state: Mutex<State<E>>,
+    /// Replicas joined or left, or a time changed at which something is due.
+    stirred: Notify,
+    /// What the group's worker is to take at once.
+    slots: watch::Sender<Slots>,
+    /// The most that it is to take, whatever the replicas want.
+    most: u32,
 }
 
-/// What a request wants of its replica.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Wish {
-    /// Taken only where no other has room.
-    pub(crate) avoid: Option<usize>,
-    /// What it has in common with others whose prompts begin alike; 0 for nothing.
-    pub(crate) prefix: u64,
-    /// The tokens that its answer is expected to have; 0 where nobody knows.
-    pub(crate) expected_tokens: u32,
+struct State<E> {
+    replicas: Replicas,
+    queue: Queue<oneshot::Sender<Granted>>,
+    members: BTreeMap<usize, Arc<Seat<E>>>,
+}
+
+type Granted = Result<Place, Hopeless>;
+
+/// A replica that is used.
+struct Seat<E> {
+    index: usize,
+    member: Member<E>,
+    /// Cancelled, and made anew, when what is in flight there is lost.
+    life: Mutex<CancellationToken>,
+    /// It is to be looked at sooner than was planned.
+    nudge: Notify,
 }
 
 /// No replica will ever take a request.
@@ -43,14 +72,80 @@ pub(crate) struct Wish {
 #[error("every engine refuses every request: {0}")]
 pub(crate) struct Hopeless(String);
 
+/// How the engines of a pool are judged.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Terms {
+    /// Keeps this generator's jitter apart from that of others.
+    pub(crate) seed: u64,
+    /// How long an engine may go on without a token before it counts as standing still.
+    pub(crate) stall_patience: Duration,
+    /// The most items that are taken at once.
+    pub(crate) most: u32,
+}
+
 impl<E: Engine> Pool<E> {
-    pub(crate) fn new(members: Vec<Member<E>>) -> Self {
-        Self {
-            replicas: Mutex::new(Replicas::new(members.iter().map(|member| member.max_in_flight))),
-            members,
-            room: Notify::new(),
-            opened: Notify::new(),
+    pub(crate) fn new(members: Vec<Member<E>>, terms: Terms) -> Self {
+        let pool = Self {
+            state: Mutex::new(State {
+                replicas: Replicas::new(terms.seed, terms.stall_patience),
+                queue: Queue::default(),
+                members: BTreeMap::new(),
+            }),
+            stirred: Notify::new(),
+            slots: watch::Sender::new(Slots::fixed(1)),
+            most: terms.most,
+        };
+        for member in members {
+            pool.join(member);
         }
+        pool
+    }
+
+    /// Adds a replica, which gets work at once, and returns its number.
+    pub(crate) fn join(&self, member: Member<E>) -> usize {
+        let mut state = self.lock();
+        let index = state.replicas.join(&member.name, member.max_in_flight, Instant::now());
+        let seat = Seat {
+            index,
+            member,
+            life: Mutex::default(),
+            nudge: Notify::new(),
+        };
+        state.members.insert(index, Arc::new(seat));
+        self.changed(&mut state);
+        self.stirred.notify_one();
+        index
+    }
+
+    /// Sends a replica nothing more; what it has in flight goes on.
+    pub(crate) fn leave(&self, index: usize) {
+        let mut state = self.lock();
+        state.replicas.leave(index);
+        self.changed(&mut state);
+    }
+
+    /// Changes the most that a replica is sent.
+    pub(crate) fn set_bound(&self, index: usize, bound: u32) {
+        let mut state = self.lock();
+        state.replicas.set_bound(index, bound);
+        self.changed(&mut state);
+    }
+
+    /// What the group's worker is to take at once, as it changes.
+    pub(crate) fn slots(&self) -> watch::Receiver<Slots> {
+        self.slots.subscribe()
+    }
+
+    /// The replicas as others are told of them.
+    pub(crate) fn capacity(&self) -> Capacity {
+        let mut capacity = self.lock().replicas.capacity();
+        capacity.slots = capacity.slots.min(self.most);
+        capacity
+    }
+
+    /// Preemptions that the engines counted.
+    pub(crate) fn preemptions(&self) -> u64 {
+        self.lock().replicas.preemptions()
     }
 
     /// Waits for a replica with room and books one request there.
@@ -59,58 +154,231 @@ impl<E: Engine> Pool<E> {
     /// Nothing stays booked when the future is dropped.
     pub(crate) async fn book(&self, wish: Wish) -> Result<Booking<'_, E>, Hopeless> {
         loop {
-            let room = self.room.notified();
-            tokio::pin!(room);
-            // Listens before it looks, so that nothing is missed in between.
-            room.as_mut().enable();
-            let until = {
-                let mut replicas = self.lock();
-                match replicas.pick(Instant::now(), wish.avoid) {
-                    Pick::Replica(index) => {
-                        replicas.book(index);
-                        return Ok(Booking { pool: self, index });
-                    }
-                    Pick::Wait(until) => until,
+            let place = self.place(wish).await?;
+            if let Some(booking) = self.booking(place) {
+                return Ok(booking);
+            }
+        }
+    }
+
+    async fn place(&self, wish: Wish) -> Granted {
+        let mut ticket = {
+            let mut state = self.lock();
+            if state.queue.is_empty() {
+                match state.replicas.pick(Instant::now(), &wish) {
+                    Pick::Replica(index) => return Ok(state.replicas.book(index, &wish, Instant::now())),
                     Pick::Hopeless(reason) => return Err(Hopeless(reason)),
+                    // Something may become due, and nobody has waited for it so far.
+                    Pick::Wait(_) => self.stirred.notify_one(),
                 }
+            }
+            let (sender, granted) = oneshot::channel();
+            let number = state.queue.push(wish, sender);
+            self.hand_out(&mut state);
+            Ticket {
+                pool: self,
+                number,
+                granted,
+            }
+        };
+        // The sender lives in the queue until it has sent, and the queue as long as the pool.
+        let granted = (&mut ticket.granted).await;
+        granted.unwrap_or_else(|_| Err(Hopeless("the queue is gone".to_owned())))
+    }
+
+    /// `None` where the replica is gone.
+    fn booking(&self, place: Place) -> Option<Booking<'_, E>> {
+        let state = self.lock();
+        let seat = state.members.get(&place.index).cloned()?;
+        if state.replicas.in_flight(place.index) == 1 {
+            seat.nudge.notify_one();
+        }
+        let life = seat.life.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Some(Booking {
+            pool: self,
+            index: place.index,
+            place,
+            seat,
+            life,
+        })
+    }
+
+    /// Hands free places to those that wait, until there are no more of either.
+    fn hand_out(&self, state: &mut State<E>) {
+        let now = Instant::now();
+        while let Some((first, wish)) = state.queue.first() {
+            let chosen = match state.replicas.only_one(now) {
+                Some(index) => {
+                    let replicas = &state.replicas;
+                    let ticket = state.queue.choose(|wish| replicas.fit(index, wish));
+                    ticket.map(|ticket| (ticket, index))
+                }
+                None => match state.replicas.pick(now, &wish) {
+                    Pick::Replica(index) => Some((first, index)),
+                    Pick::Wait(_) => None,
+                    Pick::Hopeless(reason) => {
+                        if let Some((_, waits)) = state.queue.remove(first) {
+                            drop(waits.send(Err(Hopeless(reason))));
+                        }
+                        continue;
+                    }
+                },
             };
-            let timer = OptionFuture::from(until.map(sleep_until));
-            tokio::select! {
-                () = room => {}
-                Some(()) = timer => {}
+            let Some((ticket, index)) = chosen else { return };
+            let Some((wish, waits)) = state.queue.remove(ticket) else {
+                return;
+            };
+            let place = state.replicas.book(index, &wish, now);
+            if let Err(Ok(place)) = waits.send(Ok(place)) {
+                // It was given up just now.
+                state.replicas.free(place);
             }
         }
     }
 
-    /// Looks after replicas that are away until the future is dropped.
+    /// Tells the worker how much to take, and hands out what became free.
+    fn changed(&self, state: &mut State<E>) {
+        self.hand_out(state);
+        let allowed = state.replicas.allowed();
+        let ahead = (allowed / TAKEN_AHEAD).clamp(AHEAD_AT_LEAST, AHEAD_AT_MOST);
+        let slots = Slots {
+            taken: (allowed + ahead).min(self.most).max(1) as usize,
+            max_ack_pending: Some(i64::from(state.replicas.bound().max(1))),
+        };
+        self.slots.send_if_modified(|sent| {
+            let is_new = *sent != slots;
+            *sent = slots;
+            is_new
+        });
+    }
+
+    /// Looks after the replicas until the future is dropped: their loads, whether they are there, and what becomes due.
     pub(crate) async fn look_after(&self) {
+        let mut looking = FuturesUnordered::new();
+        let mut looked_after = 0;
         loop {
-            let opened = self.opened.notified();
-            tokio::pin!(opened);
-            opened.as_mut().enable();
-            let next = self.lock().next_look();
-            let Some((index, look_at)) = next else {
-                opened.await;
-                continue;
+            let due = {
+                let mut state = self.lock();
+                let new = state.members.range(looked_after..).map(|(_, seat)| Arc::clone(seat));
+                let new: Vec<_> = new.collect();
+                for seat in new {
+                    looked_after = seat.index + 1;
+                    looking.push(self.look_after_one(seat));
+                }
+                self.changed(&mut state);
+                self.due(&state)
             };
+            let due = OptionFuture::from(due.map(sleep_until));
             tokio::select! {
-                () = opened => continue,
-                () = sleep_until(look_at) => {}
-            }
-            let looked = self.members[index].engine.alive().await;
-            let answered = self.lock().looked(index, looked.is_ok(), Instant::now());
-            let engine = self.members[index].name.as_str();
-            if answered {
-                tracing::info!(engine, "engine answers again");
-                self.room.notify_waiters();
-            } else if let Err(error) = looked {
-                tracing::debug!(engine, %error, "engine still away");
+                () = self.stirred.notified() => {}
+                Some(gone) = looking.next() => drop(self.lock().members.remove(&gone)),
+                Some(()) = due => {}
             }
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Replicas> {
-        self.replicas.lock().unwrap_or_else(PoisonError::into_inner)
+    /// When those that wait may get something though nothing happens.
+    fn due(&self, state: &State<E>) -> Option<Instant> {
+        let (_, wish) = state.queue.first()?;
+        match state.replicas.pick(Instant::now(), &wish) {
+            Pick::Wait(due) => due,
+            Pick::Replica(_) | Pick::Hopeless(_) => None,
+        }
+    }
+
+    /// Looks at one replica again and again, never twice at once, until it is forgotten. Returns its number.
+    async fn look_after_one(&self, seat: Arc<Seat<E>>) -> usize {
+        loop {
+            let next = self.lock().replicas.next_look(seat.index, Instant::now());
+            let Some(at) = next else { return seat.index };
+            tokio::select! {
+                () = sleep_until(at) => {}
+                () = seat.nudge.notified() => continue,
+            }
+            let (looked, load) = look(&seat.member.engine).await;
+            let mut state = self.lock();
+            let pieces = seat.member.engine.progress();
+            let change = state.replicas.looked(seat.index, looked, load, pieces, Instant::now());
+            self.apply(&mut state, &seat, change, None);
+        }
+    }
+
+    /// Does what a change of a replica asks for.
+    fn apply(&self, state: &mut State<E>, seat: &Seat<E>, change: Change, refusal: Option<&str>) {
+        let engine = seat.member.name.as_str();
+        match change {
+            Change::None => return,
+            Change::Level => {}
+            Change::Opened => {
+                match refusal {
+                    Some(reason) => tracing::error!(engine, reason, "engine refuses every request"),
+                    None => tracing::warn!(engine, "engine is away; its items wait or go elsewhere"),
+                }
+                seat.nudge.notify_one();
+            }
+            Change::Died => {
+                let lost = state.replicas.in_flight(seat.index);
+                tracing::warn!(
+                    engine,
+                    lost,
+                    "engine is dead or stands still; its items go elsewhere or wait"
+                );
+                let mut life = seat.life.lock().unwrap_or_else(PoisonError::into_inner);
+                std::mem::take(&mut *life).cancel();
+                seat.nudge.notify_one();
+            }
+            Change::Closed => tracing::info!(engine, "engine answers again"),
+        }
+        self.stirred.notify_one();
+        self.changed(state);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<E>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Looks whether an engine is there, and at its load where it says.
+async fn look<E: Engine>(engine: &E) -> (Looked, Load) {
+    let looking = async {
+        // One that says nothing may not have been asked.
+        if engine.capabilities().metrics
+            && let Ok(load) = engine.load().await
+            && load != Load::default()
+        {
+            return Ok(load);
+        }
+        engine.alive().await.map(|()| Load::default())
+    };
+    match timeout(LOOK_PATIENCE, looking).await {
+        Ok(Ok(load)) => (Looked::Answered, load),
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "engine not found at a look");
+            (Looked::Nobody, Load::default())
+        }
+        Err(_) => (Looked::Silent, Load::default()),
+    }
+}
+
+/// A wait for a place, given up when dropped.
+struct Ticket<'a, E: Engine> {
+    pool: &'a Pool<E>,
+    number: u64,
+    granted: oneshot::Receiver<Granted>,
+}
+
+impl<E: Engine> Drop for Ticket<'_, E> {
+    fn drop(&mut self) {
+        if self.granted.is_terminated() {
+            return;
+        }
+        let mut state = self.pool.lock();
+        state.queue.remove(self.number);
+        self.granted.close();
+        if let Ok(Ok(place)) = self.granted.try_recv() {
+            state.replicas.free(place);
+            self.pool.hand_out(&mut state);
+        }
     }
 }
 
@@ -118,43 +386,52 @@ impl<E: Engine> Pool<E> {
 pub(crate) struct Booking<'a, E: Engine> {
     pool: &'a Pool<E>,
     pub(crate) index: usize,
+    place: Place,
+    seat: Arc<Seat<E>>,
+    life: CancellationToken,
 }
 
 impl<E: Engine> Booking<'_, E> {
     pub(crate) fn engine(&self) -> &E {
-        &self.pool.members[self.index].engine
+        &self.seat.member.engine
     }
 
     pub(crate) fn name(&self) -> &str {
-        &self.pool.members[self.index].name
+        &self.seat.member.name
+    }
+
+    /// Waits until the replica is known to be dead, or to stand still: the request will not be answered.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost when the future is dropped.
+    pub(crate) async fn lost(&self) {
+        self.life.cancelled().await;
+    }
+
+    /// Tells what an answer was.
+    pub(crate) fn took(&self, took: Took) {
+        self.pool.lock().replicas.took(self.place, took, Instant::now());
     }
 
     /// Tells what the request told about the replica.
     pub(crate) fn note(&self, sign: Sign) {
-        let reason = match &sign {
+        let refusal = match &sign {
             Sign::Refusing(reason) => Some(reason.clone()),
             _ => None,
         };
-        let may_grow = sign == Sign::Good;
-        let change = self.pool.lock().note(self.index, sign, Instant::now());
-        match (change, reason) {
-            (Change::Opened, reason) => {
-                match reason {
-                    Some(reason) => tracing::error!(engine = self.name(), reason, "engine refuses every request"),
-                    None => tracing::warn!(engine = self.name(), "engine is away; its items wait or go elsewhere"),
-                }
-                self.pool.opened.notify_waiters();
-            }
-            (Change::Closed, _) => self.pool.room.notify_waiters(),
-            (Change::None, _) if may_grow => self.pool.room.notify_one(),
-            (Change::None, _) => {}
-        }
+        let mut state = self.pool.lock();
+        let change = state.replicas.note(self.index, sign, Instant::now());
+        self.pool.apply(&mut state, &self.seat, change, refusal.as_deref());
     }
 }
 
 impl<E: Engine> Drop for Booking<'_, E> {
     fn drop(&mut self) {
-        self.pool.lock().free(self.index);
-        self.pool.room.notify_one();
+        let mut state = self.pool.lock();
+        state.replicas.free(self.place);
+        self.pool.hand_out(&mut state);
     }
 }
+
+#[cfg(test)]
+mod tests;

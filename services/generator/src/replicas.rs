@@ -1,58 +1,58 @@
-//! Which replica takes the next request, and which may take none: a pure rule over what was observed.
+//! The replicas of one server group as this generator sees them, and which of them takes the next request: pure rules over
+//! what was observed, with the time passed in.
 //!
-//! Looking for a replica changes nothing; [`Replicas::book`] does. Time is passed in.
+//! Looking for a replica changes nothing; [`Replicas::book`] does. How many requests one takes is its [`Controller`]'s
+//! decision, whether it takes any its [`Breaker`]'s.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use tidemill_domain::{Capacity, ReplicaLoad};
+use tidemill_inference::Load;
 use tokio::time::Instant;
 
-/// Pauses between two looks at a replica that is away: the first, and the longest.
-const FIRST_LOOK: Duration = Duration::from_millis(500);
-const LONGEST_LOOK: Duration = Duration::from_secs(2);
-
-/// Pauses after a server said that it is busy: the shortest, and the longest that it may ask for.
-const SHORTEST_HOLD: Duration = Duration::from_millis(250);
-const LONGEST_HOLD: Duration = Duration::from_secs(60);
-
-/// Bad answers in a row after which the other replicas are preferred.
-const SUSPICIOUS: u32 = 8;
+use crate::controller::{Controller, Event, Sample};
+use crate::health::{Breaker, Health, LOOK_AGAIN, Looked};
+use crate::routing::{Fit, Lengths, Prefixes, Wish};
 
 /// How long every replica must have refused every request before items are failed for it.
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The replicas of one server group.
+/// Between two looks at a replica that is sent nothing at present.
+const LOOK_IDLE: Duration = Duration::from_secs(2);
+
+/// Loads are compared in millionths.
+const FULL: u64 = 1_000_000;
+
+/// The replicas of one server group, by numbers that are never used again.
 #[derive(Debug)]
 pub(crate) struct Replicas {
-    states: Vec<State>,
+    states: BTreeMap<usize, State>,
+    next: usize,
+    seed: u64,
+    lengths: Lengths,
+    /// How long requests that have tokens may get none before their replica counts as standing still.
+    stall_patience: Duration,
 }
 
 #[derive(Debug)]
 struct State {
-    /// The most requests it may be sent at once.
-    limit: u32,
-    /// The most it takes at present: cut when it is overloaded, growing back with every answer.
-    allowed: u32,
-    in_flight: u32,
+    name: String,
+    controller: Controller,
     breaker: Breaker,
-    bad_in_a_row: u32,
-    held_until: Option<Instant>,
+    health: Health,
+    in_flight: u32,
+    /// Tokens of answers that are expected of what is in flight.
+    outstanding: u64,
+    prefixes: Prefixes,
+    load: Load,
+    /// Tokens that came with whole answers.
+    answered: u64,
+    looked: Option<Instant>,
+    /// It is to take nothing more, and is forgotten once nothing is in flight there.
+    is_leaving: bool,
     /// Since when, and why, it refuses every request.
     refusing: Option<(Instant, String)>,
-}
-
-/// Whether a replica is sent requests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Breaker {
-    Closed,
-    /// Away; looked at again at a time.
-    Open {
-        look_at: Instant,
-        pause: Duration,
-    },
-    /// It answered a look; one real request decides.
-    HalfOpen {
-        pause: Duration,
-    },
 }
 
 /// Where a request may go.
@@ -66,6 +66,16 @@ pub(crate) enum Pick {
     Hopeless(String),
 }
 
+/// A request's place at a replica.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) index: usize,
+    sent: Instant,
+    /// It decides whether the replica is sent more.
+    is_probe: bool,
+    expected_tokens: u32,
+}
+
 /// What a request told about its replica.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Sign {
@@ -73,6 +83,8 @@ pub(crate) enum Sign {
     Good,
     /// It answered badly.
     Bad,
+    /// An answer that had begun went on no more.
+    Stalled,
     /// It has too much to do.
     Busy {
         /// It asks for fewer requests, not only for time.
@@ -86,82 +98,231 @@ pub(crate) enum Sign {
     Refusing(String),
 }
 
-/// What a sign changed about a replica.
+/// What an answer was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Took {
+    /// Tokens generated.
+    pub(crate) tokens: u64,
+    /// How long the first one took, of a streamed answer.
+    pub(crate) first_token: Option<Duration>,
+}
+
+/// What changed about a replica.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change {
     /// Nothing that others wait for.
     None,
+    /// The number of requests that it takes, or when.
+    Level,
     /// It takes no more requests.
     Opened,
     /// It takes requests again.
     Closed,
+    /// It is dead: what it has in flight is lost.
+    Died,
 }
 
 impl Replicas {
-    /// Replicas that may be sent so many requests at once each.
-    pub(crate) fn new(limits: impl IntoIterator<Item = u32>) -> Self {
-        let state = |limit: u32| State {
-            limit: limit.max(1),
-            allowed: limit.max(1),
-            in_flight: 0,
-            breaker: Breaker::Closed,
-            bad_in_a_row: 0,
-            held_until: None,
-            refusing: None,
-        };
+    /// None yet. `seed` keeps this generator's jitter apart from that of others.
+    pub(crate) fn new(seed: u64, stall_patience: Duration) -> Self {
         Self {
-            states: limits.into_iter().map(state).collect(),
+            states: BTreeMap::new(),
+            next: 0,
+            seed,
+            lengths: Lengths::default(),
+            stall_patience,
         }
     }
 
-    /// The replica with the smallest share of its requests in flight; `avoid`, and those with many bad answers in a row,
-    /// only where no other has room.
-    pub(crate) fn pick(&self, now: Instant, avoid: Option<usize>) -> Pick {
-        let candidates = self.states.iter().enumerate().filter(|(_, state)| state.has_room(now));
-        let best = candidates.min_by_key(|(index, state)| {
-            let is_second_choice = Some(*index) == avoid || state.bad_in_a_row >= SUSPICIOUS;
-            let load = u64::from(state.in_flight) * 1_000_000 / u64::from(state.allowed);
-            (is_second_choice, load, *index)
+    /// Adds a replica that may be sent at most so many requests at once, and returns its number.
+    pub(crate) fn join(&mut self, name: &str, bound: u32, now: Instant) -> usize {
+        let index = self.next;
+        self.next += 1;
+        let seed = self.seed.wrapping_add(index as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let state = State {
+            name: name.to_owned(),
+            controller: Controller::new(bound, seed),
+            breaker: Breaker::default(),
+            health: Health::new(now),
+            in_flight: 0,
+            outstanding: 0,
+            prefixes: Prefixes::default(),
+            load: Load::default(),
+            answered: 0,
+            looked: None,
+            is_leaving: false,
+            refusing: None,
+        };
+        self.states.insert(index, state);
+        index
+    }
+
+    /// Sends a replica nothing more. What it has in flight goes on.
+    pub(crate) fn leave(&mut self, index: usize) {
+        if let Some(state) = self.states.get_mut(&index) {
+            state.is_leaving = true;
+            if state.in_flight == 0 {
+                self.states.remove(&index);
+            }
+        }
+    }
+
+    /// Changes the most that a replica may be sent.
+    pub(crate) fn set_bound(&mut self, index: usize, bound: u32) {
+        if let Some(state) = self.states.get_mut(&index) {
+            state.controller.set_bound(bound);
+        }
+    }
+
+    /// The replica for a wish: with the smallest share of its requests in flight, or one that is not much fuller and suits
+    /// better. One to avoid, and those with many bad answers in a row, only where no other has room.
+    pub(crate) fn pick(&self, now: Instant, wish: &Wish) -> Pick {
+        let candidates = || self.states.iter().filter(|(_, state)| state.has_room(now));
+        let rank = |index: usize, state: &State| Some(index) == wish.avoid || state.breaker.is_suspicious();
+        let least = candidates()
+            .map(|(index, state)| (rank(*index, state), state.share()))
+            .min();
+        let Some((rank_of_least, least)) = least else {
+            return self.nowhere(now);
+        };
+        let most = least + least / 10 + slack(least);
+        let eligible = || {
+            let alike = candidates().filter(|(index, state)| rank(**index, state) == rank_of_least);
+            alike.filter(|(_, state)| state.share() <= most)
+        };
+        let is_long = self.lengths.is_long(wish.expected_tokens);
+        let held = eligible().filter(|(_, state)| state.prefixes.holds(wish.prefix));
+        let best = held.min_by_key(|(index, state)| (state.share(), **index));
+        let best = best.or_else(|| {
+            eligible().min_by_key(|(index, state)| {
+                let first = if is_long { state.burden() } else { state.share() };
+                (first, state.burden(), **index)
+            })
         });
-        if let Some((index, _)) = best {
-            return Pick::Replica(index);
+        best.map_or(Pick::Wait(None), |(index, _)| Pick::Replica(*index))
+    }
+
+    /// The replica that alone has room, where only one has.
+    pub(crate) fn only_one(&self, now: Instant) -> Option<usize> {
+        let mut roomy = self.states.iter().filter(|(_, state)| state.has_room(now));
+        let (index, _) = roomy.next()?;
+        roomy.next().is_none().then_some(*index)
+    }
+
+    /// How well a place at a replica suits a wish.
+    pub(crate) fn fit(&self, index: usize, wish: &Wish) -> Fit {
+        let Some(state) = self.states.get(&index) else {
+            return Fit::Any;
+        };
+        if wish.avoid == Some(index) && self.states.len() > 1 {
+            return Fit::Avoided;
         }
-        if let Some(reason) = self.hopeless(now) {
-            return Pick::Hopeless(reason);
+        if state.prefixes.holds(wish.prefix) {
+            return Fit::Held;
         }
-        let holds = self.states.iter().filter_map(|state| state.held_until);
-        let patience = self.states.iter().filter_map(|state| state.refusing.as_ref());
-        let patience = patience.map(|(since, _)| *since + REFUSAL_PATIENCE);
-        Pick::Wait(holds.chain(patience).filter(|time| *time > now).min())
+        let others = || {
+            self.states
+                .iter()
+                .filter(|(other, state)| **other != index && state.breaker.is_closed())
+        };
+        let is_elsewhere = others().any(|(_, other)| other.prefixes.holds(wish.prefix));
+        let is_burdened = self.lengths.is_long(wish.expected_tokens)
+            && others().any(|(_, other)| other.burden() + other.burden() / 4 < state.burden());
+        if is_elsewhere || is_burdened {
+            Fit::Elsewhere
+        } else {
+            Fit::Any
+        }
     }
 
     /// Books one request at a replica.
-    pub(crate) fn book(&mut self, index: usize) {
-        self.states[index].in_flight += 1;
+    pub(crate) fn book(&mut self, index: usize, wish: &Wish, now: Instant) -> Place {
+        self.lengths.add(wish.expected_tokens);
+        let mut place = Place {
+            index,
+            sent: now,
+            is_probe: false,
+            expected_tokens: wish.expected_tokens,
+        };
+        if let Some(state) = self.states.get_mut(&index) {
+            state.in_flight += 1;
+            state.outstanding += u64::from(wish.expected_tokens);
+            state.health.sent();
+            state.prefixes.sent(wish);
+            place.is_probe = state.breaker.sent();
+        }
+        place
     }
 
     /// Gives a booked request back.
-    pub(crate) fn free(&mut self, index: usize) {
-        let state = &mut self.states[index];
+    pub(crate) fn free(&mut self, place: Place) {
+        let Some(state) = self.states.get_mut(&place.index) else {
+            return;
+        };
         state.in_flight = state.in_flight.saturating_sub(1);
+        state.outstanding = state.outstanding.saturating_sub(u64::from(place.expected_tokens));
+        if place.is_probe {
+            state.breaker.probed();
+        }
+        if state.is_leaving && state.in_flight == 0 {
+            self.states.remove(&place.index);
+        }
+    }
+
+    /// Takes note of an answer's figures.
+    pub(crate) fn took(&mut self, place: Place, took: Took, now: Instant) {
+        let Some(state) = self.states.get_mut(&place.index) else {
+            return;
+        };
+        if took.first_token.is_none() {
+            // One more, so that answers without tokens count.
+            state.answered += took.tokens + 1;
+        }
+        let event = Event::Answered {
+            tokens: took.tokens,
+            sent: place.sent,
+            first_token: took.first_token,
+        };
+        state.controller.observe(event, now);
     }
 
     /// Takes note of what a request told.
     pub(crate) fn note(&mut self, index: usize, sign: Sign, now: Instant) -> Change {
-        let state = &mut self.states[index];
+        let another = self
+            .states
+            .iter()
+            .any(|(other, state)| *other != index && state.breaker.is_closed());
+        let stall_patience = self.stall_patience;
+        let Some(state) = self.states.get_mut(&index) else {
+            return Change::None;
+        };
         match sign {
             Sign::Good => {
-                state.bad_in_a_row = 0;
-                state.allowed = (state.allowed + 1).min(state.limit);
-                state.answered()
+                state.health.alive(now);
+                state.answered(false, now)
             }
-            Sign::Bad => {
-                state.bad_in_a_row += 1;
-                state.answered()
+            Sign::Bad => state.answered_badly(another, now),
+            Sign::Stalled => {
+                // The others may stand still as well, and need not wait for it one by one.
+                if state
+                    .health
+                    .is_stalled(state.in_flight, stall_patience.mul_f64(0.9), now)
+                {
+                    return state.die(now);
+                }
+                state.answered_badly(another, now)
             }
             Sign::Busy { overloaded, pause } => {
-                state.busy(overloaded, pause, now);
-                state.answered()
+                let event = Event::TurnedAway {
+                    overloaded,
+                    pause,
+                    in_flight: state.in_flight,
+                };
+                state.controller.observe(event, now);
+                match state.answered(false, now) {
+                    Change::None => Change::Level,
+                    change => change,
+                }
             }
             Sign::Away => state.open(now),
             Sign::Refusing(reason) => {
@@ -171,34 +332,129 @@ impl Replicas {
         }
     }
 
-    /// The next replica that is away and due for a look, or the time when one will be.
-    pub(crate) fn next_look(&self) -> Option<(usize, Instant)> {
-        let due = self
-            .states
-            .iter()
-            .enumerate()
-            .filter_map(|(index, state)| match state.breaker {
-                Breaker::Open { look_at, .. } => Some((index, look_at)),
-                Breaker::Closed | Breaker::HalfOpen { .. } => None,
-            });
-        due.min_by_key(|(_, look_at)| *look_at)
+    /// When the replica is to be looked at next; `None` when it is not known any more.
+    pub(crate) fn next_look(&self, index: usize, now: Instant) -> Option<Instant> {
+        let state = self.states.get(&index)?;
+        if let Some(at) = state.breaker.look_at() {
+            return Some(at);
+        }
+        let Some(looked) = state.looked else {
+            return Some(now);
+        };
+        let pause = match state.in_flight {
+            _ if state.health.missed() > 0 => LOOK_AGAIN,
+            0 => LOOK_IDLE,
+            _ => state.controller.next_sample(),
+        };
+        Some(looked + pause)
     }
 
-    /// Takes note of a look at a replica that is away. True when it answered: one request may now try it.
-    pub(crate) fn looked(&mut self, index: usize, answered: bool, now: Instant) -> bool {
-        let state = &mut self.states[index];
-        if let Breaker::Open { pause, .. } = state.breaker {
-            state.breaker = if answered {
-                Breaker::HalfOpen { pause }
+    /// Takes note of a look at a replica: whether it answered, its load, and the pieces of streamed answers that came from it
+    /// so far, where they are counted.
+    pub(crate) fn looked(
+        &mut self,
+        index: usize,
+        looked: Looked,
+        load: Load,
+        pieces: Option<u64>,
+        now: Instant,
+    ) -> Change {
+        let stall_patience = self.stall_patience;
+        let Some(state) = self.states.get_mut(&index) else {
+            return Change::None;
+        };
+        state.looked = Some(now);
+        let work = state.answered + pieces.unwrap_or(0);
+        state.health.work(work, now);
+        let is_away = !state.breaker.is_closed();
+        if state.health.looked(looked, is_away) {
+            let is_known = !state.breaker.looked(false, now) && state.breaker.is_open() && state.in_flight == 0;
+            return if is_known { Change::None } else { state.die(now) };
+        }
+        if pieces.is_some() && state.health.is_stalled(state.in_flight, stall_patience, now) {
+            return state.die(now);
+        }
+        if state.breaker.is_open() {
+            let answered = looked == Looked::Answered;
+            return if state.breaker.looked(answered, now) {
+                Change::Closed
             } else {
-                let pause = (pause * 2).min(LONGEST_LOOK);
-                Breaker::Open {
-                    look_at: now + pause,
-                    pause,
-                }
+                Change::None
             };
         }
-        answered
+        if looked != Looked::Answered {
+            return Change::None;
+        }
+        state.load = load;
+        let before = state.controller.limit();
+        let sample = Sample {
+            load,
+            in_flight: state.in_flight,
+            work,
+        };
+        let limit = state.controller.observe(Event::Sampled(sample), now);
+        if limit == before { Change::None } else { Change::Level }
+    }
+
+    /// Keeps a replica at a level, for comparison.
+    #[cfg(test)]
+    pub(crate) fn fix(&mut self, index: usize, level: u32) {
+        if let Some(state) = self.states.get_mut(&index) {
+            state.controller.fix(level);
+        }
+    }
+
+    /// Requests in flight at a replica.
+    pub(crate) fn in_flight(&self, index: usize) -> u32 {
+        self.states.get(&index).map_or(0, |state| state.in_flight)
+    }
+
+    /// Requests that all replicas are to have at once at present.
+    pub(crate) fn allowed(&self) -> u32 {
+        self.states.values().map(State::allowed).sum()
+    }
+
+    /// The most that they may ever have.
+    pub(crate) fn bound(&self) -> u32 {
+        let staying = self.states.values().filter(|state| !state.is_leaving);
+        staying.map(|state| state.controller.bound()).sum()
+    }
+
+    /// The replicas as others are told of them.
+    pub(crate) fn capacity(&self) -> Capacity {
+        let replicas = self.states.values().map(|state| ReplicaLoad {
+            url: state.name.clone(),
+            allowed: state.allowed(),
+            in_flight: state.in_flight,
+            running: state.load.running,
+            waiting: state.load.waiting,
+            kv_use: state.load.kv_use,
+            is_away: !state.breaker.is_closed(),
+        });
+        Capacity {
+            schema: 1,
+            slots: self.allowed(),
+            in_flight: self.states.values().map(|state| state.in_flight).sum(),
+            replicas: replicas.collect(),
+        }
+    }
+
+    /// Preemptions that the engines counted, of those that count them.
+    pub(crate) fn preemptions(&self) -> u64 {
+        self.states.values().filter_map(|state| state.load.preemptions).sum()
+    }
+
+    fn nowhere(&self, now: Instant) -> Pick {
+        if let Some(reason) = self.hopeless(now) {
+            return Pick::Hopeless(reason);
+        }
+        let holds = self
+            .states
+            .values()
+            .filter_map(|state| state.controller.held_until(now));
+        let patience = self.states.values().filter_map(|state| state.refusing.as_ref());
+        let patience = patience.map(|(since, _)| *since + REFUSAL_PATIENCE);
+        Pick::Wait(holds.chain(patience).filter(|time| *time > now).min())
     }
 
     fn hopeless(&self, now: Instant) -> Option<String> {
@@ -206,53 +462,80 @@ impl Replicas {
             let (since, _) = state.refusing.as_ref()?;
             (now.duration_since(*since) >= REFUSAL_PATIENCE).then_some(())
         };
-        self.states.iter().map(refused).collect::<Option<Vec<()>>>()?;
-        self.states.last()?.refusing.as_ref().map(|(_, reason)| reason.clone())
+        self.states.values().map(refused).collect::<Option<Vec<()>>>()?;
+        let (_, last) = self.states.last_key_value()?;
+        last.refusing.as_ref().map(|(_, reason)| reason.clone())
     }
+}
+
+/// How much fuller than the least full replica one may be that suits better: nothing while replicas run empty, because the
+/// others are idle then.
+const fn slack(least: u64) -> u64 {
+    if least >= FULL / 4 { FULL / 32 } else { 0 }
 }
 
 impl State {
     fn has_room(&self, now: Instant) -> bool {
-        let most = match self.breaker {
-            Breaker::Closed => self.allowed,
-            Breaker::HalfOpen { .. } => 1,
-            Breaker::Open { .. } => 0,
+        let is_open = if self.breaker.is_closed() {
+            self.in_flight < self.controller.limit()
+        } else {
+            self.breaker.wants_probe()
         };
-        self.in_flight < most && self.held_until.is_none_or(|until| until <= now)
+        is_open && !self.is_leaving && self.controller.held_until(now).is_none()
+    }
+
+    /// Requests that it is to have at once at present.
+    fn allowed(&self) -> u32 {
+        match () {
+            () if self.is_leaving || self.breaker.is_open() => 0,
+            () if self.breaker.is_closed() => self.controller.limit(),
+            () => 1,
+        }
+    }
+
+    /// The share of its requests that is in flight.
+    fn share(&self) -> u64 {
+        u64::from(self.in_flight) * FULL / u64::from(self.controller.limit())
+    }
+
+    /// Tokens that it has yet to generate, for each request that it takes.
+    fn burden(&self) -> u64 {
+        self.outstanding * 16 / u64::from(self.controller.limit())
     }
 
     /// A response of any kind shows that it is there.
-    fn answered(&mut self) -> Change {
+    fn answered(&mut self, is_bad: bool, now: Instant) -> Change {
         self.refusing = None;
-        if self.breaker == Breaker::Closed {
-            return Change::None;
+        if self.breaker.answered(is_bad, now) {
+            Change::Closed
+        } else {
+            Change::None
         }
-        self.breaker = Breaker::Closed;
-        Change::Closed
     }
 
-    /// All requests that were in flight may be turned away at once: that is one episode, with one cut.
-    fn busy(&mut self, overloaded: bool, pause: Option<Duration>, now: Instant) {
-        let is_new_episode = self.held_until.is_none_or(|until| until <= now);
-        if is_new_episode && overloaded {
-            self.allowed = (self.in_flight / 2).clamp(1, self.limit);
+    /// One that answers nothing of use is left alone where another one serves; alone, it is asked on, because its items'
+    /// budgets end that.
+    fn answered_badly(&mut self, another: bool, now: Instant) -> Change {
+        let change = self.answered(true, now);
+        if another && self.breaker.is_closed() && self.breaker.is_useless() && self.breaker.open(true, now) {
+            return Change::Opened;
         }
-        let until = now + pause.unwrap_or(SHORTEST_HOLD).clamp(SHORTEST_HOLD, LONGEST_HOLD);
-        self.held_until = Some(self.held_until.map_or(until, |held| held.max(until)));
+        change
     }
 
     fn open(&mut self, now: Instant) -> Change {
-        let pause = match self.breaker {
-            // The others of a whole batch that was lost at once tell nothing new.
-            Breaker::Open { .. } => return Change::None,
-            Breaker::HalfOpen { pause } => (pause * 2).min(LONGEST_LOOK),
-            Breaker::Closed => FIRST_LOOK,
-        };
-        self.breaker = Breaker::Open {
-            look_at: now + pause,
-            pause,
-        };
-        Change::Opened
+        if self.breaker.open(false, now) {
+            Change::Opened
+        } else {
+            Change::None
+        }
+    }
+
+    fn die(&mut self, now: Instant) -> Change {
+        self.breaker.open(false, now);
+        self.health.restart(self.in_flight, now);
+        self.prefixes.forget();
+        Change::Died
     }
 }
 

@@ -8,8 +8,9 @@ use async_nats::jetstream::kv::{Entry, Operation, Watch};
 use futures::StreamExt as _;
 use tidemill_domain::ServerGroup;
 use tidemill_service::backoff::Backoff;
+use tidemill_service::leader::Looks;
 use tidemill_service::{Context, Fatal};
-use tidemill_streams::buckets;
+use tidemill_streams::{buckets, declared};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -32,6 +33,8 @@ pub async fn run(context: Context) -> Result<(), Fatal> {
             room: Arc::new(Semaphore::new(context.config.generator.max_in_flight.max(1) as usize)),
             keys: Arc::default(),
             generations: Arc::default(),
+            looks: Looks::open(&context.broker, declared::DONE),
+            board: Arc::default(),
         },
         abandoned: abandoned.clone(),
         serving: HashMap::new(),
@@ -131,19 +134,23 @@ impl Groups {
                 return;
             }
         };
-        if self.serving.get(&entry.key).is_some_and(|serving| serving.is(&group)) {
+        if self
+            .serving
+            .get(&entry.key)
+            .is_some_and(|serving| serving.takes(&group))
+        {
             return;
         }
         // What was served under this key is stopped by being replaced.
         let stop = self.context.draining.child_token();
-        self.serving
-            .insert(entry.key.clone(), Serving::new(group.replicas.clone(), stop.clone()));
+        let (serving, record) = Serving::new(group, stop.clone());
+        self.serving.insert(entry.key.clone(), serving);
         let signals = Signals {
             stopped: stop,
             abandoned: self.abandoned.clone(),
         };
         self.tasks
-            .spawn(group::run(self.context.clone(), group, signals, self.shared.clone()));
+            .spawn(group::run(self.context.clone(), record, signals, self.shared.clone()));
     }
 
     /// Waits for every worker, and says every five seconds that it does.

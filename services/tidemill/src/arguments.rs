@@ -60,11 +60,39 @@ pub(crate) enum Command {
     Grader(tidemill_service::Args),
     /// Run an aggregator as a process of its own
     Aggregator(tidemill_service::Args),
-    /// Serve a checkpoint with the embedded engine (OpenAI-compatible)
-    Engine(tidemill_engine::EngineArgs),
+    /// Serve a checkpoint with the embedded engine, or simulate an engine (OpenAI-compatible)
+    Engine(Box<Engine>),
     /// Run a program that ends when its parent does
     #[command(hide = true)]
     ExecWithParent(ExecWithParent),
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  tidemill engine --checkpoint runs/llama/step-900
+  tidemill engine --simulate ops/bench/engine.toml
+
+A simulated engine has no model: its file says how fast it is, how long its answers are, how many are right, and what goes
+wrong. All keys and their defaults are in ops/bench/engine.toml; an empty file is a good start:
+
+  replicas = 2
+  speed = 20.0              # virtual seconds in one of the wall's
+  [engine]
+  max_num_seqs = 256
+  step = \"8ms\"
+  [[fault]]
+  kind = \"overloaded\"
+  retry_after = \"2s\"
+  requests = [100, 300]
+
+It prints one address a replica. GET /simulate/report says what it saw and how fast that could have been done.")]
+pub(crate) struct Engine {
+    /// Simulate an engine as this file says; no other option goes with it
+    #[arg(long, value_name = "FILE", exclusive = true)]
+    pub(crate) simulate: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) embedded: Option<tidemill_engine::EngineArgs>,
 }
 
 /// Where the broker and the data are.

@@ -73,6 +73,12 @@ pub trait Engine: Send + Sync {
     /// # Errors
     /// When a server that has metrics does not give them.
     fn load(&self) -> impl Future<Output = Result<Load, ProbeError>> + Send;
+
+    /// Tokens, or pieces of text that stand for some, that have come with streamed answers so far, over all requests; `None`
+    /// where they are not counted. What grows shows that the engine works, and how fast.
+    fn progress(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// Sees an answer grow.

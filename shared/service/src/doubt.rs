@@ -47,6 +47,11 @@ impl<A: Clone> Doubt<A> {
         }
     }
 
+    /// Keeps another number from now on.
+    pub(crate) const fn keep_at_most(&mut self, most: usize) {
+        self.most = most;
+    }
+
     /// Takes note of an acknowledgement that was sent.
     pub(crate) fn acknowledged(&mut self, acknowledgement: A) {
         while self.sent.len() >= self.most || self.sent.front().is_some_and(|(at, _)| at.elapsed() > self.keep) {

@@ -41,4 +41,4 @@ pub use run::{Args, ExitStatus, Fatal, run, until_signal};
 pub use settle::{Failure, Settled};
 pub use span::span;
 pub use waits::{Obstacle, Wait, Waiting, Waits};
-pub use work::{Delivery, work};
+pub use work::{Delivery, Slots, Taking, work};

@@ -72,6 +72,11 @@ impl Take {
         }
     }
 
+    /// Fills so many slots from now on.
+    pub(crate) const fn set_slots(&mut self, slots: usize) {
+        self.slots = slots;
+    }
+
     /// Slots neither in use nor promised.
     pub(crate) const fn free(&self, in_flight: usize) -> usize {
         self.slots.saturating_sub(in_flight + self.promised)

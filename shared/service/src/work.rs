@@ -14,6 +14,7 @@ use futures::FutureExt as _;
 use tidemill_domain::{Class, TraceContext};
 use tidemill_streams::{Durable, Stream, live};
 use tidemill_telemetry::Metric;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -44,17 +45,68 @@ pub struct Delivery {
     pub stopped: CancellationToken,
 }
 
+/// How much a worker takes, which may change while it works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slots {
+    /// Messages that are worked on at once.
+    pub taken: usize,
+    /// Where the consumer's own bound changes with it: what its declaration is to say from now on.
+    pub max_ack_pending: Option<i64>,
+}
+
+impl Slots {
+    /// So many at once.
+    #[must_use]
+    pub const fn fixed(taken: usize) -> Self {
+        Self {
+            taken,
+            max_ack_pending: None,
+        }
+    }
+}
+
+/// Where a worker learns how much it takes: a number, or what somebody else says at each time.
+#[derive(Debug)]
+pub struct Taking {
+    slots: watch::Receiver<Slots>,
+    /// Kept, so that a fixed number is one that may change and never does.
+    _fixed: Option<watch::Sender<Slots>>,
+}
+
+impl From<usize> for Taking {
+    fn from(taken: usize) -> Self {
+        let (sender, slots) = watch::channel(Slots::fixed(taken));
+        Self {
+            slots,
+            _fixed: Some(sender),
+        }
+    }
+}
+
+impl From<watch::Receiver<Slots>> for Taking {
+    fn from(slots: watch::Receiver<Slots>) -> Self {
+        Self { slots, _fixed: None }
+    }
+}
+
 /// How long freed slots are gathered before a pull is sent for them.
 const GATHER: Duration = Duration::from_millis(2);
 
-/// Works on the messages of a durable consumer, up to `slots` at once, until `stop` or the context's drain.
+/// Works on the messages of a durable consumer, up to `taking` at once, until `stop` or the context's drain.
+///
+/// Fewer than before interrupts nothing: nothing new is taken until so many are finished.
 ///
 /// The handler's effects must be stored when it returns `Ok`: the message is then acknowledged. While it runs, and while its
 /// end is settled, the broker is told every third of `ack_wait`, from a task that nothing else holds up. A panic in a handler
 /// is a bug of ours: the message is left for redelivery and the loop goes on; a message that ends so again and again becomes a
 /// dead letter. On drain nothing new is taken and what is in flight is finished, until the context is cancelled.
-pub async fn work<H, F>(context: &Context, durable: &Durable, slots: usize, stop: &CancellationToken, handler: H)
-where
+pub async fn work<H, F>(
+    context: &Context,
+    durable: &Durable,
+    taking: impl Into<Taking>,
+    stop: &CancellationToken,
+    handler: H,
+) where
     H: Fn(Delivery) -> F,
     F: Future<Output = Settled> + Send + 'static,
 {
@@ -73,6 +125,8 @@ where
             }
         }
     };
+    let mut taking = taking.into();
+    let slots = taking.slots.borrow_and_update().taken;
     let mut worker = Worker {
         context,
         stream: durable.stream,
@@ -82,10 +136,10 @@ where
         gather_until: Instant::now(),
         backoff,
         newest: 0,
-        durable,
+        durable: durable.clone(),
         doubt: Doubt::new(KEPT_PER_SLOT * slots.max(1), durable.ack_wait),
     };
-    worker.run(stop, &handler).await;
+    worker.run(&mut taking.slots, stop, &handler).await;
     worker.drain().await;
 }
 
@@ -123,7 +177,7 @@ struct Worker<'a> {
     backoff: Backoff,
     /// The last place in the stream that was delivered here.
     newest: u64,
-    durable: &'a Durable,
+    durable: Durable,
     doubt: Doubt<Arc<Acker>>,
 }
 
@@ -132,7 +186,7 @@ struct Worker<'a> {
 const KEPT_PER_SLOT: usize = 8;
 
 impl Worker<'_> {
-    async fn run<H, F>(&mut self, stop: &CancellationToken, handler: &H)
+    async fn run<H, F>(&mut self, slots: &mut watch::Receiver<Slots>, stop: &CancellationToken, handler: &H)
     where
         H: Fn(Delivery) -> F,
         F: Future<Output = Settled> + Send + 'static,
@@ -148,11 +202,21 @@ impl Worker<'_> {
                     self.take.distrust();
                     self.remedy();
                 }
+                Ok(()) = slots.changed() => {
+                    let slots = *slots.borrow_and_update();
+                    self.take_at_once(slots);
+                }
                 Some(ended) = self.running.join_next() => self.note_free_slot(ended.ok().flatten()),
                 pulled = self.take.next() => self.take_in(pulled, handler).await,
                 () = tokio::time::sleep_until(self.gather_until), if free > 0 => self.pull().await,
             }
         }
+    }
+
+    fn take_at_once(&mut self, slots: Slots) {
+        self.take.set_slots(slots.taken);
+        self.doubt.keep_at_most(KEPT_PER_SLOT * slots.taken.max(1));
+        self.durable.max_ack_pending = slots.max_ack_pending.unwrap_or(self.durable.max_ack_pending);
     }
 
     async fn pull(&mut self) {

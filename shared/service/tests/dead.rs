@@ -20,8 +20,10 @@ use tidemill_domain::{
     Release, Reuse, Served, Timestamp,
 };
 use tidemill_service::dead::{self, Dropped, Letter, Retried};
-use tidemill_service::settle::MOST_FAILURES;
-use tidemill_service::{Context, Delivery, Failure, Follow, Settled, Start, Ttl, connect, now, prepare, work};
+use tidemill_service::settle::{MOST_FAILURES, MOST_TIMES_LEFT};
+use tidemill_service::{
+    Context, Delivery, Failure, Follow, Published, Settled, Start, Ttl, connect, now, prepare, work,
+};
 use tidemill_storage::{Address, Store};
 use tidemill_streams::{Durable, Released, StateChange, declared, durable, live, subject};
 use tidemill_testkit::broker::Broker;
@@ -141,12 +143,36 @@ impl Bench {
         self.context.publisher.publish(&StateChange(event), None).await.unwrap();
     }
 
-    async fn put<M: tidemill_streams::Message>(&self, subject: String, payload: Vec<u8>) {
+    /// Returns its place in the stream.
+    async fn put<M: tidemill_streams::Message>(&self, subject: String, payload: Vec<u8>) -> u64 {
         let publisher = &self.context.publisher;
-        publisher
-            .publish_bytes::<M>(subject, payload, None, Ttl::Stream, HeaderMap::new())
-            .await
-            .unwrap();
+        let published = publisher.publish_bytes::<M>(subject, payload, None, Ttl::Stream, HeaderMap::new());
+        match published.await.unwrap() {
+            Published::Stored(sequence) => sequence,
+            Published::AlreadyThere => panic!("its subject is taken"),
+        }
+    }
+
+    /// Has a message that is not understood left almost as often as it may be: all of it takes half a minute.
+    async fn left_often(&self, stream: &str, sequence: u64) {
+        let bucket = self.context.jetstream().get_key_value("tm_failures").await.unwrap();
+        let left = (MOST_TIMES_LEFT - 3).to_string();
+        bucket.put(format!("{stream}.{sequence}"), left.into()).await.unwrap();
+    }
+
+    /// Releases an item in the next version, left often already.
+    async fn release_newer(&self, item: u32) {
+        let payload = newer(&release(item));
+        let sequence = self
+            .put::<Released>(subject::ready(&group(), &key(item)), payload)
+            .await;
+        self.left_often("READY", sequence).await;
+    }
+
+    /// The same for the bytes of a completion.
+    async fn done_newer(&self, item: u32, payload: Vec<u8>) {
+        let sequence = self.put::<Completion>(subject::done(&key(item)), payload).await;
+        self.left_often("DONE", sequence).await;
     }
 
     async fn release(&self, item: u32, payload: Vec<u8>) {
@@ -296,7 +322,7 @@ async fn a_release_of_an_unknown_evaluation_is_buried_without_an_outcome() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_newer_release_is_held_open_and_a_retry_brings_it_to_who_understands_it() {
     let bench = bench().await;
-    bench.release(0, newer(&release(0))).await;
+    bench.release_newer(0).await;
     let old = bench.generating();
     let letters = bench.letters(1).await;
     let known = <Release as tidemill_codec::Wire>::VERSION;
@@ -308,6 +334,7 @@ async fn a_newer_release_is_held_open_and_a_retry_brings_it_to_who_understands_i
         assert!(letters[0].reason.contains(&part), "{}", letters[0].reason);
     }
     assert!(letters[0].is_held && letters[0].class == "newer");
+    assert_eq!(letters[0].failures, MOST_TIMES_LEFT);
     assert_eq!(bench.messages("DONE").await, 0);
     assert_eq!(dead::held(&bench.context).await.unwrap(), HashSet::from([key(0)]));
     let mut held = dead::Held::default();
@@ -342,7 +369,7 @@ async fn a_newer_release_is_held_open_and_a_retry_brings_it_to_who_understands_i
 #[tokio::test(flavor = "multi_thread")]
 async fn a_retried_completion_is_delivered_once_more_and_doing_it_twice_is_doing_it_once() {
     let bench = bench().await;
-    bench.done(0, newer(&completion(0))).await;
+    bench.done_newer(0, newer(&completion(0))).await;
     let grader = Durable {
         ack_wait: Duration::from_millis(600),
         ..durable::grader()
@@ -394,8 +421,8 @@ async fn a_retried_completion_is_delivered_once_more_and_doing_it_twice_is_doing
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dropped_letter_ends_its_item_with_the_operators_reason() {
     let bench = bench().await;
-    bench.release(0, newer(&release(0))).await;
-    bench.done(1, newer(&completion(1))).await;
+    bench.release_newer(0).await;
+    bench.done_newer(1, newer(&completion(1))).await;
     let generating = bench.generating();
     let grading = bench.working(soon(durable::grader()), |delivery| async move {
         tidemill_codec::decode::<Completion>(&delivery.payload)?;
@@ -440,7 +467,7 @@ async fn a_large_letters_bytes_go_with_the_last_letter_that_names_them() {
     let mut large = newer(&completion(0));
     large.extend(vec![7; 300 << 10]);
     for item in 0..2 {
-        bench.done(item, large.clone()).await;
+        bench.done_newer(item, large.clone()).await;
     }
     let grading = bench.working(soon(durable::grader()), |delivery| async move {
         tidemill_codec::decode::<Completion>(&delivery.payload)?;
@@ -468,7 +495,7 @@ async fn a_large_letters_bytes_go_with_the_last_letter_that_names_them() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_retry_for_an_ended_evaluation_has_no_effect_and_says_so() {
     let bench = bench().await;
-    bench.release(0, newer(&release(0))).await;
+    bench.release_newer(0).await;
     let working = bench.generating();
     let letters = bench.letters(1).await;
     bench.announce(EvaluationState::Invalid).await;

@@ -38,6 +38,22 @@ pub enum Metric {
     PromptTokens,
     /// Tokens that engines generated.
     CompletionTokens,
+    /// Requests that engines are to have at once at present, of this process.
+    EngineAllowed,
+    /// Requests that this process has in flight at engines.
+    EngineInFlight,
+    /// Requests that wait in engines, of all their clients, where they say.
+    EngineWaiting,
+    /// Share of the key-value cache in use, of the fullest engine, where they say; 0 to 1.
+    EngineKvUse,
+    /// Sequences that engines put back for want of room, as they count them.
+    EnginePreemptions,
+    /// Replicas that are sent nothing because they are away.
+    EnginesAway,
+    /// Prompt tokens that engines had in their prefix cache.
+    PrefixHitTokens,
+    /// Prompt tokens that had been sent to some replica of the group before, of prompts whose beginning others share; estimated by bytes.
+    PrefixPossibleTokens,
     /// Looks into the generation cache, by `result` (hit, miss, evicted, damaged, failed). Evicted is a miss of what was known.
     CacheLookups,
     /// Generations offered to the cache, by `result` (stored, failed).
@@ -78,7 +94,7 @@ pub enum Metric {
 
 impl Metric {
     /// Every metric.
-    pub const ALL: [Self; 35] = [
+    pub const ALL: [Self; 43] = [
         Self::Deliveries,
         Self::Redeliveries,
         Self::Settled,
@@ -96,6 +112,14 @@ impl Metric {
         Self::ItemsLeft,
         Self::PromptTokens,
         Self::CompletionTokens,
+        Self::EngineAllowed,
+        Self::EngineInFlight,
+        Self::EngineWaiting,
+        Self::EngineKvUse,
+        Self::EnginePreemptions,
+        Self::EnginesAway,
+        Self::PrefixHitTokens,
+        Self::PrefixPossibleTokens,
         Self::CacheLookups,
         Self::CacheStores,
         Self::CacheStoredBytes,
@@ -137,6 +161,14 @@ impl Metric {
             Self::ItemsLeft => "tidemill_items_left_total",
             Self::PromptTokens => "tidemill_prompt_tokens_total",
             Self::CompletionTokens => "tidemill_completion_tokens_total",
+            Self::EngineAllowed => "tidemill_engine_allowed",
+            Self::EngineInFlight => "tidemill_engine_in_flight",
+            Self::EngineWaiting => "tidemill_engine_waiting",
+            Self::EngineKvUse => "tidemill_engine_kv_use_ratio",
+            Self::EnginePreemptions => "tidemill_engine_preemptions_total",
+            Self::EnginesAway => "tidemill_engines_away",
+            Self::PrefixHitTokens => "tidemill_prefix_hit_tokens_total",
+            Self::PrefixPossibleTokens => "tidemill_prefix_possible_tokens_total",
             Self::CacheLookups => "tidemill_cache_lookups_total",
             Self::CacheStores => "tidemill_cache_stores_total",
             Self::CacheStoredBytes => "tidemill_cache_stored_bytes_total",

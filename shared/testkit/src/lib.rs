@@ -3,6 +3,7 @@
 //! - [`Broker`]: a real nats-server with JetStream, on a free port and a store of its own, that can be killed and brought back.
 //! - [`Cluster`]: three of them that share their streams.
 //! - [`FakeEngine`]: an OpenAI-compatible server inside the test, scripted to answer well, badly or not at all.
+//! - [`SimulatedEngine`]: one that takes its time as real engines do, with the settings of [`simulated`].
 //! - [`Proxy`]: a network between two of them that can be cut, made silent, slowed and healed.
 //! - [`SmallDisk`]: a disk that fills up, and grows when told to, for a broker's store or a service's files.
 //! - [`Service`]: a program of ours as a process, with its log captured, that can be killed at any moment.
@@ -26,3 +27,4 @@ pub use engine::{FakeEngine, Reply};
 pub use process::Service;
 pub use proxy::Proxy;
 pub use small_disk::SmallDisk;
+pub use tidemill_simulated::{self as simulated, SimulatedEngine};

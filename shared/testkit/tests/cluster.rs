@@ -1,6 +1,11 @@
 //! The cluster as a test uses it: servers killed and brought back, and all of them restarted in turn.
+use std::time::{Duration, Instant};
+
+use async_nats::jetstream::message::StreamMessage;
 use async_nats::jetstream::{self, stream};
 use tidemill_testkit::Cluster;
+
+const PATIENCE: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_stored_outlives_each_server() {
@@ -26,12 +31,24 @@ async fn what_was_stored_outlives_each_server() {
         if leader != first {
             break;
         }
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
     cluster.restart(first).unwrap();
     cluster.wait_until_in_sync().unwrap();
     cluster.roll().unwrap();
-    let stream = context.get_stream("KEPT").await.unwrap();
+    // The client may still be on its way to a server that is back, and the stream to a leader.
+    let begun = Instant::now();
+    let message = loop {
+        match last(&context).await {
+            Ok(message) => break message,
+            Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}"),
+        }
+    };
+    assert_eq!((message.sequence, &message.payload[..]), (1, &b"one"[..]));
+}
+
+async fn last(context: &jetstream::Context) -> Result<StreamMessage, async_nats::Error> {
+    let stream = context.get_stream("KEPT").await?;
     assert_eq!(stream.cached_info().state.messages, 1);
-    assert_eq!(stream.get_raw_message(1).await.unwrap().payload, "one");
+    Ok(stream.get_raw_message(1).await?)
 }

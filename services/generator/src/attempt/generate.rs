@@ -7,6 +7,7 @@ use tokio::sync::watch;
 
 use super::Ask;
 use crate::parking::Spot;
+use crate::replicas::Took;
 
 /// Asks for a completion.
 pub(crate) struct Generate<'a> {
@@ -85,6 +86,13 @@ impl<E: Engine> Ask<E> for Generate<'_> {
 
     fn ending(answer: &Answer) -> Ending {
         answer.ending
+    }
+
+    fn took(answer: &Answer) -> Took {
+        Took {
+            tokens: answer.completion_tokens,
+            first_token: answer.first_token_after,
+        }
     }
 
     async fn ask(&mut self, engine: &E, connection: Connection) -> Attempt<Answer> {

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::attempt::{Budget, Course, Ended, GivenBack, Places, Signals, ask};
-use crate::pool::{Member, Pool, Wish};
+use crate::pool::{Member, Pool, Terms, Wish};
 
 /// One try: so many tokens come, and then this. A try without a verdict brings nothing more and does not end.
 type Try = (u32, Option<Verdict<()>>);
@@ -162,7 +162,7 @@ impl Came {
 }
 
 async fn asked(setting: Setting, tries: Vec<Try>) -> Came {
-    let pool = Pool::new(vec![Member {
+    let member = Member {
         engine: Growing {
             tries: Mutex::new(tries.into()),
             begun: Mutex::default(),
@@ -171,7 +171,13 @@ async fn asked(setting: Setting, tries: Vec<Try>) -> Came {
         },
         name: "one".to_owned(),
         max_in_flight: 4,
-    }]);
+    };
+    let terms = Terms {
+        seed: 1,
+        stall_patience: Duration::from_secs(3_600),
+        most: 100,
+    };
+    let pool = Pool::new(vec![member], terms);
     let (room, prompt) = (Semaphore::new(4), Prompt::Text("Q".to_owned()));
     let request = Request {
         prompt: &prompt,

@@ -9,7 +9,7 @@ use tidemill_inference::{Answer, Capabilities, Load, ProbeError, Request};
 use tidemill_service::Failure;
 
 use super::*;
-use crate::pool::Member;
+use crate::pool::{Member, Terms};
 
 /// An engine that gives the verdicts of a list, one a request, and then good answers.
 struct Scripted {
@@ -67,6 +67,15 @@ impl Engine for Scripted {
     async fn load(&self) -> Result<Load, ProbeError> {
         Ok(Load::default())
     }
+}
+
+fn pool_of(members: Vec<Member<Scripted>>) -> Pool<Scripted> {
+    let terms = Terms {
+        seed: 1,
+        stall_patience: Duration::from_secs(60),
+        most: 100,
+    };
+    Pool::new(members, terms)
 }
 
 fn answer(ending: Ending) -> Answer {
@@ -166,7 +175,7 @@ async fn asked_within(
 }
 
 async fn asked_of(verdicts: impl IntoIterator<Item = Verdict<Answer>>) -> (Ended<Answer>, Tally) {
-    let pool = Pool::new(vec![Scripted::member("one", verdicts)]);
+    let pool = pool_of(vec![Scripted::member("one", verdicts)]);
     let (ended, tally) = asked(&pool, &signals()).await;
     (ended.unwrap(), tally)
 }
@@ -198,7 +207,7 @@ async fn bad_answers_are_tried_again_within_the_budget() {
 #[tokio::test(start_paused = true)]
 async fn a_suspect_answer_is_asked_for_on_new_connections_and_then_believed() {
     let suspect = || Verdict::Suspect(answer(Ending::Empty));
-    let pool = Pool::new(vec![Scripted::member("one", [suspect(), suspect(), suspect()])]);
+    let pool = pool_of(vec![Scripted::member("one", [suspect(), suspect(), suspect()])]);
     let (ended, tally) = asked(&pool, &signals()).await;
     assert_eq!((ending(&ended.unwrap()), tally.attempts), (Ending::Empty, 3));
     let booking = pool.book(Wish::default()).await.unwrap();
@@ -225,7 +234,7 @@ fn looking(answers: Vec<Result<bool, Failure>>) -> (Course<'static>, Answers) {
 
 #[tokio::test(start_paused = true)]
 async fn an_old_look_is_renewed_before_the_first_request() {
-    let pool = Pool::new(vec![Scripted::member("one", [])]);
+    let pool = pool_of(vec![Scripted::member("one", [])]);
     let looked = Instant::now();
     sleep(course::LOOK_AGAIN_AFTER + Duration::from_millis(1)).await;
     let (course, left) = looking(vec![Ok(true)]);
@@ -237,7 +246,7 @@ async fn an_old_look_is_renewed_before_the_first_request() {
 #[tokio::test(start_paused = true)]
 async fn an_item_that_somebody_else_finished_meanwhile_is_not_asked_again() {
     // The pause before the second try is longer than a look is good for.
-    let pool = || Pool::new(vec![Scripted::member("one", [busy()])]);
+    let pool = || pool_of(vec![Scripted::member("one", [busy()])]);
     let away = Err(Failure::transient("the broker is away"));
     let (course, left) = looking(vec![away, Ok(true)]);
     let (ended, tally) = asked_on(&pool(), &signals(), course).await;
@@ -255,7 +264,7 @@ async fn an_item_that_somebody_else_finished_meanwhile_is_not_asked_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_fresh_look_is_not_taken_twice() {
-    let pool = Pool::new(vec![Scripted::member("one", [])]);
+    let pool = pool_of(vec![Scripted::member("one", [])]);
     let looked = Instant::now();
     sleep(course::LOOK_AGAIN_AFTER).await;
     let (course, left) = looking(vec![Ok(true)]);
@@ -312,7 +321,7 @@ async fn the_other_replica_takes_over() {
         Scripted::member("wrong", [wrong_model]),
         Scripted::member("right", [retry("once")]),
     ];
-    let (ended, tally) = asked(&Pool::new(members), &signals()).await;
+    let (ended, tally) = asked(&pool_of(members), &signals()).await;
     assert_eq!(ending(&ended.unwrap()), Ending::Stop);
     assert_eq!((tally.attempts, tally.engine.as_str()), (3, "right"));
 }
@@ -341,7 +350,7 @@ async fn an_item_that_engines_refuse_while_they_answer_others_ends_too() {
 
 #[tokio::test(start_paused = true)]
 async fn what_waits_is_given_back_when_its_group_ends() {
-    let pool = Pool::new(vec![Scripted::member("one", (0..1_000).map(|_| down(false)))]);
+    let pool = pool_of(vec![Scripted::member("one", (0..1_000).map(|_| down(false)))]);
     let signals = signals();
     let stop = signals.stopped.clone();
     tokio::spawn(async move {
@@ -371,8 +380,8 @@ async fn what_waits_for_an_engine_leaves_its_room_to_other_groups() {
     };
     let gone = (0..1_000).map(|_| down(false)).collect();
     for verdicts in [gone, vec![slow_to_return()], vec![retry_later]] {
-        let waiting = Pool::new(vec![Scripted::member("waiting", verdicts)]);
-        let healthy = Pool::new(vec![Scripted::member("healthy", [])]);
+        let waiting = pool_of(vec![Scripted::member("waiting", verdicts)]);
+        let healthy = pool_of(vec![Scripted::member("healthy", [])]);
         let signals = signals();
         let (mut course, mut other) = (alone(), alone());
         let waits = asked_within(&room, &waiting, &signals, &mut course);
@@ -392,7 +401,7 @@ async fn what_waits_for_an_engine_leaves_its_room_to_other_groups() {
 async fn an_item_that_waited_long_for_room_is_looked_for_before_it_is_asked() {
     let room = Semaphore::new(1);
     let taken = room.acquire().await.unwrap();
-    let pool = Pool::new(vec![Scripted::member("one", [])]);
+    let pool = pool_of(vec![Scripted::member("one", [])]);
     let (mut course, left) = looking(vec![Ok(true)]);
     let signals = signals();
     let (ended, ()) = tokio::join!(asked_within(&room, &pool, &signals, &mut course), async {

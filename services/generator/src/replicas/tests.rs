@@ -2,190 +2,363 @@
 
 use super::*;
 
-fn picked(replicas: &Replicas, now: Instant) -> usize {
-    match replicas.pick(now, None) {
+const SECOND: Duration = Duration::from_secs(1);
+const STALL: Duration = Duration::from_secs(120);
+
+fn replicas(bounds: &[u32]) -> Replicas {
+    let mut replicas = Replicas::new(7, STALL);
+    for bound in bounds {
+        replicas.join("engine", *bound, Instant::now());
+    }
+    replicas
+}
+
+/// Any replica will do.
+fn any() -> Wish {
+    Wish::default()
+}
+
+fn avoiding(index: usize) -> Wish {
+    Wish {
+        avoid: Some(index),
+        ..any()
+    }
+}
+
+fn with_prefix(prefix: u64) -> Wish {
+    Wish {
+        prefix,
+        prompt_tokens: 1_000,
+        ..any()
+    }
+}
+
+fn picked(replicas: &Replicas, now: Instant, wish: &Wish) -> usize {
+    match replicas.pick(now, wish) {
         Pick::Replica(index) => index,
         other => panic!("expected a replica, got {other:?}"),
     }
 }
 
+/// Books one request where it is best.
+fn booked(replicas: &mut Replicas, now: Instant, wish: &Wish) -> Place {
+    let index = picked(replicas, now, wish);
+    replicas.book(index, wish, now)
+}
+
+fn filled(replicas: &mut Replicas, index: usize, requests: u32) -> Vec<Place> {
+    (0..requests)
+        .map(|_| replicas.book(index, &any(), Instant::now()))
+        .collect()
+}
+
+fn looked(replicas: &mut Replicas, index: usize, looked: Looked, now: Instant) -> Change {
+    replicas.looked(index, looked, Load::default(), None, now)
+}
+
+fn busy(overloaded: bool, pause: Option<Duration>) -> Sign {
+    Sign::Busy { overloaded, pause }
+}
+
 #[test]
 fn the_least_loaded_replica_is_picked_and_limits_hold() {
     let now = Instant::now();
-    let mut replicas = Replicas::new([4, 2]);
-    let mut booked = [0, 0];
-    for _ in 0..6 {
-        let index = picked(&replicas, now);
-        replicas.book(index);
-        booked[index] += 1;
-    }
-    assert_eq!(booked, [4, 2]);
-    assert_eq!(replicas.pick(now, None), Pick::Wait(None));
-    replicas.free(1);
-    assert_eq!(picked(&replicas, now), 1);
+    let mut replicas = replicas(&[4, 2]);
+    let places: Vec<Place> = (0..6).map(|_| booked(&mut replicas, now, &any())).collect();
+    assert_eq!((replicas.in_flight(0), replicas.in_flight(1)), (4, 2));
+    assert_eq!(replicas.pick(now, &any()), Pick::Wait(None));
+    let of_second = places.iter().find(|place| place.index == 1).unwrap();
+    replicas.free(*of_second);
+    assert_eq!(picked(&replicas, now, &any()), 1);
 }
 
 #[test]
 fn load_is_a_share_of_what_a_replica_takes() {
     let now = Instant::now();
-    let mut replicas = Replicas::new([100, 2]);
-    (0..10).for_each(|_| replicas.book(0));
-    replicas.book(1);
-    assert_eq!(picked(&replicas, now), 0, "a tenth against a half");
+    let mut replicas = replicas(&[90, 2]);
+    filled(&mut replicas, 0, 10);
+    filled(&mut replicas, 1, 1);
+    assert_eq!(picked(&replicas, now, &any()), 0, "a ninth against a half");
 }
 
 #[test]
 fn another_replica_is_preferred_after_a_bad_answer() {
     let now = Instant::now();
-    let mut replicas = Replicas::new([2, 2]);
-    assert_eq!(replicas.pick(now, Some(0)), Pick::Replica(1));
-    replicas.book(1);
-    replicas.book(1);
-    assert_eq!(replicas.pick(now, Some(0)), Pick::Replica(0), "there is no other");
+    let mut replicas = replicas(&[2, 2]);
+    assert_eq!(picked(&replicas, now, &avoiding(0)), 1);
+    filled(&mut replicas, 1, 2);
+    assert_eq!(picked(&replicas, now, &avoiding(0)), 0, "there is no other");
 }
 
 #[test]
 fn a_replica_with_many_bad_answers_is_the_second_choice_until_a_good_one() {
     let now = Instant::now();
-    let mut replicas = Replicas::new([2, 2]);
-    for _ in 0..SUSPICIOUS {
-        assert_eq!(picked(&replicas, now), 0);
+    let mut replicas = replicas(&[2, 2]);
+    for _ in 0..8 {
+        assert_eq!(picked(&replicas, now, &any()), 0);
         replicas.note(0, Sign::Bad, now);
     }
-    assert_eq!(picked(&replicas, now), 1);
+    assert_eq!(picked(&replicas, now, &any()), 1);
     replicas.note(0, Sign::Good, now);
-    assert_eq!(picked(&replicas, now), 0);
+    assert_eq!(picked(&replicas, now, &any()), 0);
 }
 
 #[test]
-fn a_replica_that_is_away_is_looked_at_ever_more_rarely_and_tried_with_one_request() {
+fn a_replica_that_answers_nothing_of_use_is_left_alone_where_another_serves() {
     let now = Instant::now();
-    let mut replicas = Replicas::new([4]);
-    assert_eq!(replicas.note(0, Sign::Away, now), Change::Opened);
-    assert_eq!(
-        replicas.note(0, Sign::Away, now),
-        Change::None,
-        "the second loss of a batch tells nothing new"
-    );
-    assert_eq!(replicas.pick(now, None), Pick::Wait(None));
-    let mut pauses = Vec::new();
-    let mut time = now;
-    for _ in 0..4 {
-        let (_, look_at) = replicas.next_look().unwrap();
-        pauses.push(look_at.duration_since(time));
-        time = look_at;
-        assert!(!replicas.looked(0, false, time));
-    }
-    assert_eq!(pauses[0], FIRST_LOOK);
-    assert_eq!(pauses[3], LONGEST_LOOK);
+    let mut two = replicas(&[2, 2]);
+    let changes: Vec<Change> = (0..16).map(|_| two.note(0, Sign::Bad, now)).collect();
+    assert_eq!(changes.last(), Some(&Change::Opened));
+    filled(&mut two, 1, 2);
+    assert_eq!(two.pick(now, &any()), Pick::Wait(None), "it is sent nothing");
+    let at = two.next_look(0, now).unwrap();
+    assert_eq!(looked(&mut two, 0, Looked::Answered, at), Change::Closed);
+    let probe = booked(&mut two, at, &any());
+    assert_eq!(two.pick(at, &any()), Pick::Wait(None), "one request decides");
+    assert_eq!(two.note(0, Sign::Good, at), Change::Closed);
+    two.free(probe);
+    assert_eq!(picked(&two, at, &any()), 0);
 
-    assert!(replicas.looked(0, true, time));
-    assert_eq!(replicas.next_look(), None);
-    replicas.book(picked(&replicas, time));
-    assert_eq!(replicas.pick(time, None), Pick::Wait(None), "one request decides");
-    assert_eq!(replicas.note(0, Sign::Good, time), Change::Closed);
-    replicas.book(picked(&replicas, time));
+    let mut alone = replicas(&[2]);
+    assert!((0..100).all(|_| alone.note(0, Sign::Bad, now) == Change::None));
+    assert_eq!(picked(&alone, now, &any()), 0, "its items' budgets end that");
+}
+
+#[test]
+fn a_replica_that_is_away_is_tried_with_one_request_whatever_is_stuck_there() {
+    let now = Instant::now();
+    let mut replicas = replicas(&[4]);
+    filled(&mut replicas, 0, 3);
+    assert_eq!(replicas.note(0, Sign::Away, now), Change::Opened);
+    assert_eq!(replicas.note(0, Sign::Away, now), Change::None);
+    assert_eq!(replicas.pick(now, &any()), Pick::Wait(None));
+    let at = replicas.next_look(0, now).unwrap();
+    assert!(at - now <= SECOND);
+    assert_eq!(looked(&mut replicas, 0, Looked::Silent, at), Change::None);
+    let at = replicas.next_look(0, at).unwrap();
+    assert_eq!(looked(&mut replicas, 0, Looked::Answered, at), Change::Closed);
+    let probe = booked(&mut replicas, at, &any());
+    assert_eq!(replicas.pick(at, &any()), Pick::Wait(None), "one request decides");
+    assert_eq!(replicas.note(0, Sign::Good, at), Change::Closed);
+    replicas.free(probe);
+    booked(&mut replicas, at, &any());
 }
 
 #[test]
 fn a_replica_that_still_answers_others_is_not_away() {
     let now = Instant::now();
-    let mut replicas = Replicas::new([4]);
+    let mut replicas = replicas(&[4]);
     replicas.note(0, Sign::Away, now);
     assert_eq!(replicas.note(0, Sign::Good, now), Change::Closed);
-    assert_eq!(replicas.next_look(), None);
-    assert_eq!(picked(&replicas, now), 0);
+    assert_eq!(picked(&replicas, now, &any()), 0);
 }
 
 #[test]
-fn a_request_that_fails_after_a_good_look_opens_the_breaker_again() {
-    let now = Instant::now();
-    let mut replicas = Replicas::new([4]);
-    replicas.note(0, Sign::Away, now);
-    replicas.looked(0, true, now);
-    assert_eq!(replicas.note(0, Sign::Away, now), Change::Opened);
-    let (_, look_at) = replicas.next_look().unwrap();
-    assert_eq!(look_at.duration_since(now), FIRST_LOOK * 2);
-}
-
-#[test]
-fn a_busy_replica_is_left_alone_until_it_is_due() {
-    let now = Instant::now();
-    let mut replicas = Replicas::new([200]);
-    let seven = Duration::from_secs(7);
-    (0..200).for_each(|_| replicas.book(0));
-    for _ in 0..200 {
-        let sign = Sign::Busy {
-            overloaded: true,
-            pause: Some(seven),
-        };
-        assert_eq!(replicas.note(0, sign, now), Change::None);
-        replicas.free(0);
+fn a_dead_replica_is_known_within_three_looks_and_what_it_holds_is_lost() {
+    let mut now = Instant::now();
+    let mut replicas = replicas(&[4, 4]);
+    filled(&mut replicas, 0, 3);
+    let begun = now;
+    let mut changes = Vec::new();
+    for _ in 0..3 {
+        now = replicas.next_look(0, now).unwrap();
+        changes.push(looked(&mut replicas, 0, Looked::Nobody, now));
     }
-    assert_eq!(replicas.pick(now, None), Pick::Wait(Some(now + seven)));
-    let due = now + seven;
+    assert_eq!(changes, [Change::None, Change::None, Change::Died]);
+    assert!(now - begun <= 3 * SECOND);
+    assert_eq!(picked(&replicas, now, &any()), 1);
+
+    // Requests fail as well, and nobody is there: no doubt is left.
+    filled(&mut replicas, 1, 3);
+    replicas.note(1, Sign::Away, now);
+    assert_eq!(looked(&mut replicas, 1, Looked::Nobody, now), Change::Died);
+    assert_eq!(replicas.allowed(), 0);
+}
+
+#[test]
+fn an_engine_that_is_too_busy_for_looks_but_works_is_not_dead() {
+    let now = Instant::now();
+    let mut replicas = replicas(&[4]);
+    filled(&mut replicas, 0, 3);
+    for pieces in 1..20 {
+        let change = replicas.looked(0, Looked::Silent, Load::default(), Some(pieces), now);
+        assert_eq!(change, Change::None);
+    }
+    assert_eq!(picked(&replicas, now, &any()), 0);
+}
+
+#[test]
+fn an_engine_in_which_nothing_moves_is_lost_also_when_it_answers_looks() {
+    let now = Instant::now();
+    let at =
+        |replicas: &mut Replicas, pieces, now| replicas.looked(0, Looked::Answered, Load::default(), Some(pieces), now);
+    let mut one = replicas(&[4]);
+    filled(&mut one, 0, 3);
+    at(&mut one, 10, now);
+    assert_eq!(at(&mut one, 10, now + STALL - SECOND), Change::None);
+    assert_eq!(at(&mut one, 10, now + STALL), Change::Died);
+    // The next one waits for its first token for as long as it takes.
+    let later = now + STALL + SECOND;
+    assert_eq!(at(&mut one, 10, later), Change::Closed);
+    booked(&mut one, later, &any());
+    assert_eq!(at(&mut one, 10, later + 10 * STALL), Change::None);
+
+    // Where pieces are not counted, answers that stall one after another say it.
+    let mut uncounted = replicas(&[4]);
+    filled(&mut uncounted, 0, 3);
+    uncounted.note(0, Sign::Good, now);
+    assert_eq!(uncounted.note(0, Sign::Stalled, now + STALL / 2), Change::None);
+    assert_eq!(uncounted.note(0, Sign::Stalled, now + STALL), Change::Died);
+}
+
+#[test]
+fn a_busy_replica_is_left_alone_until_it_is_due_and_cut_once() {
+    let now = Instant::now();
+    let mut replicas = replicas(&[90]);
+    let seven = Duration::from_secs(7);
+    for place in filled(&mut replicas, 0, 90) {
+        assert_eq!(replicas.note(0, busy(true, Some(seven)), now), Change::Level);
+        replicas.free(place);
+    }
+    let Pick::Wait(Some(due)) = replicas.pick(now, &any()) else {
+        panic!("it is left alone");
+    };
+    assert!(
+        due >= now + seven && due <= now + seven + SECOND,
+        "as asked, and a little apart from others"
+    );
+    assert_eq!(replicas.pick(now + seven - SECOND, &any()), Pick::Wait(Some(due)));
     let mut sent = 0;
-    while let Pick::Replica(index) = replicas.pick(due, None) {
-        replicas.book(index);
+    while let Pick::Replica(index) = replicas.pick(due, &any()) {
+        replicas.book(index, &any(), due);
         sent += 1;
     }
-    assert_eq!(sent, 100, "one cut of concurrency an episode");
-    (0..150).for_each(|_| {
-        replicas.note(0, Sign::Good, due);
-    });
-    (0..100).for_each(|_| replicas.book(0));
-    assert_eq!(
-        replicas.pick(due, None),
-        Pick::Wait(None),
-        "it grew back to its limit and no further"
-    );
+    assert_eq!(sent, 45, "all were turned away: half, and once");
+}
+
+#[test]
+fn a_server_that_turns_some_away_is_sent_as_many_as_it_took() {
+    let now = Instant::now();
+    let mut replicas = replicas(&[96]);
+    let places = filled(&mut replicas, 0, 96);
+    for place in &places[..20] {
+        replicas.note(0, busy(true, Some(SECOND)), now);
+        replicas.free(*place);
+    }
+    assert!((70..=76).contains(&replicas.allowed()), "{}", replicas.allowed());
 }
 
 #[test]
 fn patience_is_not_fewer_requests() {
     let now = Instant::now();
-    let mut replicas = Replicas::new([10]);
-    (0..10).for_each(|_| replicas.book(0));
-    let sign = Sign::Busy {
-        overloaded: false,
-        pause: None,
+    let mut replicas = replicas(&[10]);
+    let places = filled(&mut replicas, 0, 10);
+    replicas.note(0, busy(false, None), now);
+    places.into_iter().for_each(|place| replicas.free(place));
+    let Pick::Wait(Some(due)) = replicas.pick(now, &any()) else {
+        panic!("it is left alone for a moment");
     };
-    replicas.note(0, sign, now);
-    (0..10).for_each(|_| replicas.free(0));
-    let due = now + SHORTEST_HOLD;
-    assert!(matches!(replicas.pick(now, None), Pick::Wait(Some(time)) if time == due));
-    (0..10).for_each(|_| replicas.book(picked(&replicas, due)));
+    assert!(due - now <= SECOND);
+    for _ in 0..10 {
+        booked(&mut replicas, due, &any());
+    }
 }
 
 #[test]
 fn an_absurd_wait_is_bounded() {
     let now = Instant::now();
-    let mut replicas = Replicas::new([10]);
-    let sign = Sign::Busy {
-        overloaded: true,
-        pause: Some(Duration::from_secs(1_000_000)),
+    let mut replicas = replicas(&[10]);
+    replicas.note(0, busy(true, Some(Duration::from_secs(1_000_000))), now);
+    let Pick::Wait(Some(due)) = replicas.pick(now, &any()) else {
+        panic!("it is left alone");
     };
-    replicas.note(0, sign, now);
-    assert_eq!(replicas.pick(now, None), Pick::Wait(Some(now + LONGEST_HOLD)));
+    assert!(due - now <= Duration::from_secs(61));
 }
 
 #[test]
 fn when_every_replica_refuses_every_request_there_is_no_hope_after_a_while() {
     let now = Instant::now();
-    let mut replicas = Replicas::new([1, 1]);
+    let mut two = replicas(&[1, 1]);
     let wrong_model = || Sign::Refusing("status 404: no such model".to_owned());
-    replicas.note(0, wrong_model(), now);
-    assert_eq!(picked(&replicas, now), 1);
-    replicas.note(1, wrong_model(), now);
+    two.note(0, wrong_model(), now);
+    assert_eq!(picked(&two, now, &any()), 1);
+    two.note(1, wrong_model(), now);
     let patience = now + REFUSAL_PATIENCE;
-    assert_eq!(replicas.pick(now, None), Pick::Wait(Some(patience)));
+    assert_eq!(two.pick(now, &any()), Pick::Wait(Some(patience)));
     assert_eq!(
-        replicas.pick(patience, None),
+        two.pick(patience, &any()),
         Pick::Hopeless("status 404: no such model".to_owned())
     );
     // A replica that is merely away may come back.
-    let mut replicas = Replicas::new([1, 1]);
-    replicas.note(0, wrong_model(), now);
-    replicas.note(1, Sign::Away, now);
-    assert!(matches!(replicas.pick(patience, None), Pick::Wait(_)));
+    let mut two = replicas(&[1, 1]);
+    two.note(0, wrong_model(), now);
+    two.note(1, Sign::Away, now);
+    assert!(matches!(two.pick(patience, &any()), Pick::Wait(_)));
+}
+
+#[test]
+fn one_that_leaves_finishes_what_it_has_and_one_that_joins_is_picked_at_once() {
+    let now = Instant::now();
+    let mut replicas = replicas(&[4]);
+    let places = filled(&mut replicas, 0, 2);
+    replicas.leave(0);
+    assert_eq!(replicas.pick(now, &any()), Pick::Wait(None));
+    let joined = replicas.join("another", 4, now);
+    assert_eq!(picked(&replicas, now, &any()), joined);
+    assert_eq!((replicas.bound(), replicas.in_flight(0)), (4, 2));
+    places.into_iter().for_each(|place| replicas.free(place));
+    assert_eq!(replicas.next_look(0, now), None, "it is forgotten");
+}
+
+#[test]
+fn a_prefix_goes_where_it_was_while_that_costs_no_balance() {
+    let now = Instant::now();
+    let mut replicas = replicas(&[64, 64]);
+    let first = booked(&mut replicas, now, &with_prefix(5));
+    assert_eq!(
+        picked(&replicas, now, &with_prefix(5)),
+        1 - first.index,
+        "the other one is idle"
+    );
+    // Both are busy, and the one that has the prefix a little more.
+    filled(&mut replicas, first.index, 40);
+    filled(&mut replicas, 1 - first.index, 40);
+    assert_eq!(picked(&replicas, now, &with_prefix(5)), first.index);
+    assert_eq!(picked(&replicas, now, &with_prefix(6)), 1 - first.index);
+    filled(&mut replicas, first.index, 10);
+    assert_eq!(
+        picked(&replicas, now, &with_prefix(5)),
+        1 - first.index,
+        "it is too full"
+    );
+    // A dead one has lost its cache.
+    filled(&mut replicas, 1 - first.index, 10);
+    assert_eq!(replicas.fit(first.index, &with_prefix(5)), Fit::Held);
+    replicas.note(first.index, Sign::Away, now);
+    looked(&mut replicas, first.index, Looked::Nobody, now);
+    assert_eq!(replicas.fit(first.index, &with_prefix(5)), Fit::Any);
+}
+
+#[test]
+fn long_answers_are_spread_by_what_is_outstanding() {
+    let now = Instant::now();
+    let mut replicas = replicas(&[64, 64]);
+    let expecting = |expected_tokens| Wish {
+        expected_tokens,
+        ..any()
+    };
+    for _ in 0..40 {
+        let place = booked(&mut replicas, now, &expecting(100));
+        replicas.free(place);
+    }
+    // As many on both; the first has the long ones.
+    for _ in 0..20 {
+        replicas.book(0, &expecting(101), now);
+        replicas.book(1, &expecting(100), now);
+    }
+    replicas.book(0, &expecting(8_000), now);
+    replicas.book(1, &expecting(100), now);
+    assert_eq!(picked(&replicas, now, &expecting(8_000)), 1);
+    assert_eq!(replicas.fit(0, &expecting(8_000)), Fit::Elsewhere);
+    assert_eq!(replicas.fit(1, &expecting(8_000)), Fit::Any);
 }
