@@ -146,6 +146,14 @@ class Bench:
                 thread.join(timeout=1)
             return engine.report(), result
 
+    def batch(self):
+        """Of few items most would be in flight before anything can go wrong, so the batch is small then."""
+        return {"max_num_seqs": 32} if self.arguments.quick else {}
+
+    def at(self):
+        """Wall seconds after the first requests at which something goes wrong."""
+        return 0.3 if self.arguments.quick else 1.0
+
     def grader(self):
         """Grades that block a thread for 50 ms, and grades that do not."""
         items = self.items(1)
@@ -158,9 +166,9 @@ class Bench:
     def overload(self):
         """One second in which every request gets 429 with Retry-After: 1."""
         items, speed = self.items(1), SPEEDS[1]
-        undisturbed, _ = self.plain(1, items)
+        undisturbed, _ = self.plain(1, items, engine=self.batch())
         episode = [{"kind": "overloaded", "retry_after": "1s", "for": "1s"}]
-        report, _ = self.plain(1, items, faults=episode, at=1.0)
+        report, _ = self.plain(1, items, faults=episode, at=self.at(), engine=self.batch())
         refused = sum(times for kind, times in report["faults"] if kind == "overloaded")
         self.row("429 for one second: makespan over the undisturbed one and that second", report["span"] / (undisturbed["span"] + speed))
         self.row("429 for one second: requests refused", refused, "requests")
@@ -168,9 +176,9 @@ class Bench:
     def death(self):
         """One of two replicas dies for two seconds, and comes back empty."""
         items = self.items(2)
-        undisturbed, _ = self.plain(2, items)
+        undisturbed, _ = self.plain(2, items, engine=self.batch())
         died = [{"kind": "die", "replica": 0, "for": "2s"}]
-        report, _ = self.plain(2, items, faults=died, at=1.0)
+        report, _ = self.plain(2, items, faults=died, at=self.at(), engine=self.batch())
         # While one of two is away half of the work of that time is not done.
         lost = SPEEDS[2] * 2 / 2
         self.row("a replica dead for 2 s: makespan over the undisturbed one and half of that time", report["span"] / (undisturbed["span"] + lost))
@@ -180,21 +188,21 @@ class Bench:
         self.row("a replica dead for 2 s: continuations of other weights", report["foreign"], "requests", 0)
 
     def prefix(self):
-        """Sixteen long prefixes over four replicas whose caches hold some of them."""
+        """64 long prefixes over four replicas, each of whose caches holds a third of them."""
         replicas, items = 4, 400 if self.arguments.quick else 4_000
         engine = {"max_num_seqs": 64, "kv_blocks": 2_048, "max_model_len": 4_096, "prefill_per_token": "20us"}
         answers = {"median_tokens": 40.0, "tail_share": 0.0}
         spans = {}
         for affinity in (True, False):
-            suite = write_suite(self.scratch(), "prefixes", items, cap=512, prefixes=16, prefix_tokens=1_500, seed=SEED)
+            suite = write_suite(self.scratch(), "prefixes", items, cap=512, prefixes=64, prefix_tokens=1_500, seed=SEED)
             config = {"generator": {"prefix_affinity": affinity}}
             with self.place(1, config) as place, self.simulated(replicas, engine=engine, answers=answers) as simulated:
                 place.evaluate(suite, simulated, 1, items)
                 report = simulated.report()
             spans[affinity] = report["span"]
             with_it = "with" if affinity else "without"
-            self.row(f"16 prefixes, 4 replicas, {with_it} affinity: hit tokens / possible", report["prefix_hits"] / report["prefix_possible"])
-        self.row("16 prefixes, 4 replicas: makespan with affinity over without", spans[True] / spans[False])
+            self.row(f"64 prefixes, 4 replicas, {with_it} affinity: hit tokens / possible", report["prefix_hits"] / report["prefix_possible"])
+        self.row("64 prefixes, 4 replicas: makespan with affinity over without", spans[True] / spans[False])
 
 
 SCENARIOS = ["cpu", "makespan", "grader", "overload", "death", "prefix"]

@@ -114,7 +114,8 @@ pub struct Loader {
     pub default_team: String,
     /// Server groups that one loader runs at once. Default 2.
     pub max_groups: usize,
-    /// Requests in flight for each attached endpoint, where the announcement says nothing. Default 256.
+    /// The most requests in flight for each attached endpoint, where the announcement says nothing: a bound. Below it the
+    /// generators find the level that keeps the engine full. Default 1024.
     pub max_in_flight: u32,
     /// Sequences that a started engine computes at once. Default 16.
     pub engine_max_num_seqs: u32,
@@ -147,7 +148,7 @@ impl Default for Loader {
             default_suites: Vec::new(),
             default_team: "default".to_owned(),
             max_groups: 2,
-            max_in_flight: 256,
+            max_in_flight: 1_024,
             engine_max_num_seqs: 16,
             engine_program: None,
             checkpoint_patience: Duration::from_secs(600),

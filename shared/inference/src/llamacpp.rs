@@ -126,7 +126,7 @@ pub(crate) async fn stream(
     let verdict = match begun {
         Ok(stream) => {
             let assembly = Assembly::new(request, partial, false).in_shape(Shape::LlamaCpp);
-            streaming::read(stream, assembly, engine.streamed_tokens(), watch).await
+            streaming::read(stream, assembly, engine.counter(), watch).await
         }
         Err(outcome) => classify(&outcome, request),
     };

@@ -94,15 +94,15 @@ impl OpenAi {
         self.client.url()
     }
 
+    /// What counts the tokens that come with streamed answers.
+    pub(crate) fn counter(&self) -> &AtomicU64 {
+        &self.streamed
+    }
+
     /// The served model's name.
     #[must_use]
     pub fn model(&self) -> &str {
         &self.model
-    }
-
-    /// Counts the tokens of streamed answers.
-    pub(crate) fn streamed_tokens(&self) -> &AtomicU64 {
-        &self.streamed
     }
 
     pub(crate) const fn client(&self) -> &Client {

@@ -496,7 +496,7 @@ async fn e11_what_is_listed_is_compared_with_what_is_wanted() {
         ..simulated()
     })
     .unwrap();
-    let probed = probe(&engine.url(), "tiny").await.unwrap();
+    let probed = probe(&engine.url(), "tiny", None).await.unwrap();
     assert_eq!(
         (probed.context_length, probed.capabilities.kind),
         (Some(4_096), EngineKind::Vllm),
@@ -504,12 +504,12 @@ async fn e11_what_is_listed_is_compared_with_what_is_wanted() {
     );
     engine.set_faults(&[Fault::new(FaultKind::SmallerContext)]);
     assert_eq!(
-        probe(&engine.url(), "tiny").await.unwrap().context_length,
+        probe(&engine.url(), "tiny", None).await.unwrap().context_length,
         Some(1_024),
         "E11a"
     );
     engine.set_faults(&[Fault::new(FaultKind::OtherModel)]);
-    let refused = probe(&engine.url(), "tiny").await.unwrap_err().to_string();
+    let refused = probe(&engine.url(), "tiny", None).await.unwrap_err().to_string();
     assert!(
         refused.contains("\"tiny\"") && refused.contains("\"tiny-other\""),
         "E11: {refused}"

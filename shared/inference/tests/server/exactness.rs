@@ -11,7 +11,7 @@ use super::*;
 const PROMPT: &str = "Count the ways\nAnswer:";
 
 /// Samples of each kind.
-const SAMPLES: u64 = 1_500;
+const SAMPLES: u64 = 700;
 
 /// Tokens before the interruption.
 const CUT: usize = 4;
@@ -128,7 +128,7 @@ fn joined(draw: Draw, rest: impl Fn(&[u32], &[u32], u64) -> Vec<u32>) -> [Counts
     let (prompt, mut counts) = (tokens::tokenize(PROMPT), <[Counts; 3]>::default());
     for seed in 1..=SAMPLES {
         let mut tokens = drawn(&prompt, CAP, draw, seed).tokens;
-        if tokens.len() > CUT {
+        if tokens.len() >= CUT {
             tokens.truncate(CUT);
             let follows = rest(&prompt, &tokens, seed);
             tokens.extend(follows);
@@ -153,7 +153,8 @@ async fn continued(draw: Draw) -> [Counts; 3] {
         let (engine, prompt) = (engine.clone(), prompt.clone());
         async move {
             let mut tokens = drawn(&prompt, CAP, draw, seed).tokens;
-            if tokens.len() <= CUT {
+            // Whether an answer that has this many tokens ends with them is not known when it is interrupted.
+            if tokens.len() < CUT {
                 return tokens;
             }
             tokens.truncate(CUT);
