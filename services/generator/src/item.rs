@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use tidemill_domain::{
-    AnswerLength, Benchmark, Class, Completion, Ending, Item, ItemKey, Manifest, Partial, Prompt, Release, Served,
+    AnswerLength, Asked as Draw, Benchmark, Class, Completion, Continuation, Digest, Ending, Item, ItemKey, Manifest,
+    Prompt, Release, Served, Timestamp,
 };
 use tidemill_inference::{Answer, Engine, Request, Scoring};
 use tidemill_service::fault::{self, Point};
@@ -20,6 +21,7 @@ use tokio::time::Instant;
 use crate::attempt::{Budget, Course, Ended, Generate, GivenBack, Places, Score, Signals, Tally, ask};
 use crate::cache::{Cache, Earlier};
 use crate::keys::Keys;
+use crate::parking::Parking;
 use crate::pool::{Pool, Wish};
 use crate::sent;
 use crate::step::{Action, Asked, Event, is_good, next};
@@ -35,6 +37,10 @@ pub(crate) struct Worker<E> {
     pub(crate) keys: Arc<Keys>,
     /// What was generated from the group's weights before.
     pub(crate) cache: Cache,
+    /// What was interrupted of the group's answers.
+    pub(crate) parking: Parking,
+    /// Identity of the group's weights.
+    pub(crate) weights: Digest,
     /// Looks into DONE, over all groups.
     pub(crate) looks: Looks,
 }
@@ -44,6 +50,8 @@ struct Outcome {
     answer: Answer,
     choices: Vec<tidemill_domain::ChoiceScore>,
     detail: Option<String>,
+    continuations: u32,
+    first_token: Option<Timestamp>,
 }
 
 /// Counts an item in, and out when dropped.
@@ -112,8 +120,8 @@ impl<E: Engine> Worker<E> {
             Err(failure) => return Asked::Failed(failure),
         };
         let completed = tokio::select! { biased;
-            completed = self.complete(release, benchmark, &item, looked) => completed,
-            () = delivery.stopped.cancelled() => Err(GivenBack),
+            completed = self.complete(release, delivery, benchmark, &item, looked) => completed,
+            () = delivery.stopped.cancelled() => Err(GivenBack::Stopped),
         };
         match completed {
             Ok(mut completion) => {
@@ -122,7 +130,10 @@ impl<E: Engine> Worker<E> {
                 fault::point(Point::GeneratorKept);
                 Asked::Completed(Box::new(completion))
             }
-            Err(GivenBack) => Asked::Failed(Failure::cancelled()),
+            Err(_) => {
+                self.parking.forget(&release.key);
+                Asked::Failed(Failure::cancelled())
+            }
         }
     }
 
@@ -178,6 +189,7 @@ impl<E: Engine> Worker<E> {
             .await?;
         fault::point(Point::GeneratorPublished);
         span("generate", &completion.key, trace);
+        self.parking.clear(&completion.key).await;
         self.cache.keep_late(completion).await;
         if !completion.cached {
             tidemill_telemetry::add(Metric::PromptTokens, completion.prompt_tokens, []);
@@ -195,6 +207,7 @@ impl<E: Engine> Worker<E> {
     async fn complete(
         &self,
         release: &Release,
+        delivery: &Delivery,
         benchmark: &Benchmark,
         item: &Item,
         looked: Instant,
@@ -205,7 +218,7 @@ impl<E: Engine> Worker<E> {
         let outcome = if benchmark.is_likelihood() {
             self.score(release, item, &mut course).await?
         } else {
-            self.generate(release, benchmark, item, &mut course).await?
+            self.generate(release, delivery, benchmark, item, &mut course).await?
         };
         Ok(completion(release, outcome, course.tally))
     }
@@ -213,11 +226,13 @@ impl<E: Engine> Worker<E> {
     async fn generate(
         &self,
         release: &Release,
+        delivery: &Delivery,
         benchmark: &Benchmark,
         item: &Item,
         course: &mut Course<'_>,
     ) -> Result<Outcome, GivenBack> {
         course.tally.reusable = (release.prefix != 0).then(|| self.pool.sent_before(&item.prompt));
+        let config = &self.context.config.generator;
         let settings = &benchmark.settings;
         let request = Request {
             prompt: &item.prompt,
@@ -227,30 +242,45 @@ impl<E: Engine> Worker<E> {
             stop: &settings.stop,
             seed: Some(settings.sample_seed(&item.id, release.key.sample)),
             penalties: benchmark.penalties,
-            stream: false,
-            stall_timeout: self.context.config.generator.request_timeout,
+            stream: settings.max_tokens > config.stream_above,
+            stall_timeout: config.stall_timeout,
         };
-        let question = Generate {
-            request,
-            partial: Partial::default(),
-        };
-        match ask(
+        let mut question = Generate::new(request, benchmark.continuation);
+        if request.stream && benchmark.continuation == Continuation::Exact {
+            let mut spot = self
+                .parking
+                .spot(release, Draw::of(&self.weights, benchmark, item, release.key.sample));
+            let partial = match self.parking.may_hold(release, delivery) {
+                true => spot.find().await?,
+                false => None,
+            };
+            question = question.saved_at(spot, partial, config.park_every_tokens);
+        }
+        let ended = ask(
             self.places(release, item),
-            question,
+            &mut question,
             self.budget(),
             &self.signals,
             course,
         )
-        .await?
-        {
-            Ended::Answered(answer) => Ok(Outcome {
+        .await;
+        if ended == Err(GivenBack::Stopped) {
+            question.park().await;
+        }
+        let mut outcome = match ended? {
+            Ended::Answered(answer) => Outcome {
                 detail: (answer.ending == Ending::Empty)
                     .then(|| "the engine said success and sent nothing, however often it was asked".to_owned()),
                 choices: Vec::new(),
                 answer,
-            }),
-            Ended::Failed(ending, detail) => Ok(Outcome::without_answer(ending, detail)),
-        }
+                continuations: 0,
+                first_token: None,
+            },
+            Ended::Failed(ending, detail) => Outcome::without_answer(ending, detail),
+        };
+        outcome.continuations = question.continuations();
+        outcome.first_token = question.first_token();
+        Ok(outcome)
     }
 
     /// Scores the choices one after another, so that an item never takes more than its one slot.
@@ -263,13 +293,13 @@ impl<E: Engine> Worker<E> {
         let mut outcome = Outcome::without_answer(Ending::Scored, String::new());
         outcome.detail = None;
         for choice in &item.choices {
-            let question = Score {
+            let mut question = Score {
                 scoring: &mut scoring,
                 choice,
             };
             match ask(
                 self.places(release, item),
-                question,
+                &mut question,
                 self.budget(),
                 &self.signals,
                 course,
@@ -355,6 +385,8 @@ impl Outcome {
             },
             choices: Vec::new(),
             detail: Some(detail),
+            continuations: 0,
+            first_token: None,
         }
     }
 }
@@ -364,6 +396,8 @@ fn completion(release: &Release, outcome: Outcome, tally: Tally) -> Completion {
         answer,
         choices,
         detail,
+        continuations,
+        first_token,
     } = outcome;
     let finished = now();
     Completion {
@@ -386,7 +420,8 @@ fn completion(release: &Release, outcome: Outcome, tally: Tally) -> Completion {
             cached_tokens: answer.cached_tokens,
             // Tokens are counted by the engine alone, so their share is that of the bytes.
             reusable_tokens: tally.reusable.map(|share| (share * answer.prompt_tokens as f64) as u64),
-            ..Served::default()
+            first_token,
+            continuations,
         },
         generation: None,
         engine: tally.engine,

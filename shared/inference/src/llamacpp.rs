@@ -19,7 +19,7 @@ use crate::classify::classify;
 use crate::continuation::{Rest, Traits};
 use crate::dialect::{Dialect, TellsTokens};
 use crate::http::{Endpoint, Exchange, Opened};
-use crate::{Answer, Attempt, Capabilities, Connection, HttpOutcome, OpenAi, Request, streaming};
+use crate::{Answer, Attempt, Capabilities, Connection, HttpOutcome, OpenAi, Request, Watch, streaming};
 
 pub(crate) static DIALECT: Dialect = Dialect {
     capabilities: Capabilities {
@@ -78,6 +78,7 @@ pub(crate) async fn begin(
     (request, text): (&Request<'_>, &str),
     connection: Connection,
     partial: &mut Partial,
+    watch: Watch<'_>,
 ) -> Option<Attempt<Answer>> {
     let body = TokenizeBody {
         content: text,
@@ -106,7 +107,7 @@ pub(crate) async fn begin(
         logit_bias: BTreeMap::new(),
     };
     partial.prompt_tokens = tokens;
-    Some(stream(engine, request, &rest, connection, partial).await)
+    Some(stream(engine, request, &rest, connection, partial, watch).await)
 }
 
 /// Streams what follows `rest`.
@@ -116,6 +117,7 @@ pub(crate) async fn stream(
     rest: &Rest,
     connection: Connection,
     partial: &mut Partial,
+    watch: Watch<'_>,
 ) -> Attempt<Answer> {
     let Opened { begun, requests } = engine
         .client()
@@ -124,7 +126,7 @@ pub(crate) async fn stream(
     let verdict = match begun {
         Ok(stream) => {
             let assembly = Assembly::new(request, partial, false).in_shape(Shape::LlamaCpp);
-            streaming::read(stream, assembly, engine.counter()).await
+            streaming::read(stream, assembly, engine.counter(), watch).await
         }
         Err(outcome) => classify(&outcome, request),
     };
