@@ -25,9 +25,9 @@ use crate::sent::Sent;
 /// How long a replica may take to say that it is there.
 const LOOK_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Requests in flight for each that is taken ahead, so that the next is at hand when a place becomes free, and so that a place
-/// has a choice; and how many are at least and at most.
-const TAKEN_AHEAD: u32 = 8;
+/// Requests in flight for each item that is taken ahead: the next is at hand when a place becomes free, a place has a choice, and
+/// what is being recorded and acknowledged keeps no place empty. And how many are at least and at most.
+const TAKEN_AHEAD: u32 = 4;
 const AHEAD_AT_LEAST: u32 = 4;
 const AHEAD_AT_MOST: u32 = 256;
 
@@ -143,7 +143,7 @@ impl<E: Engine> Pool<E> {
     /// The replicas as others are told of them.
     pub(crate) fn capacity(&self) -> Capacity {
         let mut capacity = self.lock().replicas.capacity();
-        capacity.slots = capacity.slots.min(self.most);
+        capacity.slots = self.taken(capacity.slots);
         capacity
     }
 
@@ -248,10 +248,8 @@ impl<E: Engine> Pool<E> {
     /// Tells the worker how much to take, and hands out what became free.
     fn changed(&self, state: &mut State<E>) {
         self.hand_out(state);
-        let allowed = state.replicas.allowed();
-        let ahead = (allowed / TAKEN_AHEAD).clamp(AHEAD_AT_LEAST, AHEAD_AT_MOST);
         let slots = Slots {
-            taken: (allowed + ahead).min(self.most).max(1) as usize,
+            taken: self.taken(state.replicas.allowed()) as usize,
             max_ack_pending: Some(i64::from(state.replicas.bound().max(1))),
         };
         self.slots.send_if_modified(|sent| {
@@ -259,6 +257,12 @@ impl<E: Engine> Pool<E> {
             *sent = slots;
             is_new
         });
+    }
+
+    /// The items that are taken at once where so many requests are to be in flight.
+    fn taken(&self, allowed: u32) -> u32 {
+        let ahead = (allowed / TAKEN_AHEAD).clamp(AHEAD_AT_LEAST, AHEAD_AT_MOST);
+        (allowed + ahead).min(self.most).max(1)
     }
 
     /// Looks after the replicas until the future is dropped: their loads, whether they are there, and what becomes due.

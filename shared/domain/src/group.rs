@@ -59,7 +59,7 @@ impl EngineKind {
 pub struct Capacity {
     /// Version of this shape; 1.
     pub schema: u32,
-    /// Requests that it would have in flight at present.
+    /// Items that it takes at once at present: the requests that it would have in flight, and what it keeps at hand.
     pub slots: u32,
     /// Requests that it has in flight.
     pub in_flight: u32,
