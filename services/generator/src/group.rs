@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tidemill_domain::{Replica, ServerGroup};
 use tidemill_inference::{Client, ClientError, OpenAi, Options};
+use tidemill_service::leader::Looks;
 use tidemill_service::{Context, work};
 use tidemill_streams::durable;
 use tokio::sync::{Semaphore, watch};
@@ -25,6 +26,8 @@ pub(crate) struct Shared {
     pub(crate) keys: Arc<Keys>,
     /// The generations in flight, and how the cache fares.
     pub(crate) generations: Arc<Generations>,
+    /// Looks for completions.
+    pub(crate) looks: Looks,
     /// The levels of all groups, for metrics.
     pub(crate) board: Arc<Board>,
 }
@@ -50,6 +53,7 @@ pub(crate) async fn run(context: Context, mut record: watch::Receiver<ServerGrou
         room: shared.room,
         keys: shared.keys,
         cache: Cache::new(&context, &group, shared.generations),
+        looks: shared.looks,
     });
     tracing::info!(group = %group.group, replicas = group.replicas.len(), "serving");
     let handling = Arc::clone(&worker);

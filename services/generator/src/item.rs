@@ -8,10 +8,11 @@ use tidemill_domain::{
 };
 use tidemill_inference::{Answer, Engine, Request, Scoring};
 use tidemill_service::fault::{self, Point};
+use tidemill_service::leader::Looks;
 use tidemill_service::settle::Failure;
-use tidemill_service::{Context, Delivery, Settled, Ttl, check_in, leader, now, outcome, span};
+use tidemill_service::{Context, Delivery, Settled, Ttl, check_in, now, outcome, span};
 use tidemill_storage::StoredItem;
-use tidemill_streams::{Message as _, declared, subject};
+use tidemill_streams::{Message as _, subject};
 use tidemill_telemetry::Metric;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -33,6 +34,8 @@ pub(crate) struct Worker<E> {
     pub(crate) keys: Arc<Keys>,
     /// What was generated from the group's weights before.
     pub(crate) cache: Cache,
+    /// Looks into DONE, over all groups.
+    pub(crate) looks: Looks,
 }
 
 /// What became of asking, before it is a record.
@@ -154,10 +157,8 @@ impl<E: Engine> Worker<E> {
 
     /// Whether DONE holds the key's completion.
     async fn is_recorded(&self, key: &ItemKey) -> Result<bool, Failure> {
-        // Of the leader: a copy that is behind would have the item asked for again.
-        let done = leader::last(self.context.jetstream(), declared::DONE.name, &subject::done(key)).await;
-        let done = done.map_err(|error| Failure::of(Class::Transient, &error))?;
-        Ok(done.is_some())
+        let recorded = self.looks.holds(subject::done(key)).await;
+        recorded.map_err(|error| Failure::of(Class::Transient, &error))
     }
 
     async fn record(&self, completion: &Completion, delivery: &Delivery) -> Settled {
@@ -278,7 +279,11 @@ impl<E: Engine> Worker<E> {
             pool: &self.pool,
             room: &self.room,
             wish: Wish {
-                prefix: release.prefix,
+                prefix: if self.context.config.generator.prefix_affinity {
+                    release.prefix
+                } else {
+                    0
+                },
                 prompt_tokens: 0,
                 expected_tokens: release.expected_tokens,
                 ..Wish::default()
