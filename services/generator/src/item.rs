@@ -279,7 +279,11 @@ impl<E: Engine> Worker<E> {
             pool: &self.pool,
             room: &self.room,
             wish: Wish {
-                prefix: release.prefix,
+                prefix: if self.context.config.generator.prefix_affinity {
+                    release.prefix
+                } else {
+                    0
+                },
                 prompt_tokens: 0,
                 expected_tokens: release.expected_tokens,
                 ..Wish::default()

@@ -166,7 +166,7 @@ impl<E: Engine> Pool<E> {
             let mut state = self.lock();
             if state.queue.is_empty() {
                 match state.replicas.pick(Instant::now(), &wish) {
-                    Pick::Replica(index) => return Ok(state.replicas.book(index, &wish)),
+                    Pick::Replica(index) => return Ok(state.replicas.book(index, &wish, Instant::now())),
                     Pick::Hopeless(reason) => return Err(Hopeless(reason)),
                     // Something may become due, and nobody has waited for it so far.
                     Pick::Wait(_) => self.stirred.notify_one(),
@@ -228,7 +228,7 @@ impl<E: Engine> Pool<E> {
             let Some((wish, waits)) = state.queue.remove(ticket) else {
                 return;
             };
-            let place = state.replicas.book(index, &wish);
+            let place = state.replicas.book(index, &wish, now);
             if let Err(Ok(place)) = waits.send(Ok(place)) {
                 // It was given up just now.
                 state.replicas.free(place);
@@ -341,8 +341,10 @@ impl<E: Engine> Pool<E> {
 /// Looks whether an engine is there, and at its load where it says.
 async fn look<E: Engine>(engine: &E) -> (Looked, Load) {
     let looking = async {
+        // One that says nothing may not have been asked.
         if engine.capabilities().metrics
             && let Ok(load) = engine.load().await
+            && load != Load::default()
         {
             return Ok(load);
         }
@@ -408,7 +410,7 @@ impl<E: Engine> Booking<'_, E> {
 
     /// Tells what an answer was.
     pub(crate) fn took(&self, took: Took) {
-        self.pool.lock().replicas.took(self.index, took, Instant::now());
+        self.pool.lock().replicas.took(self.place, took, Instant::now());
     }
 
     /// Tells what the request told about the replica.
@@ -430,3 +432,6 @@ impl<E: Engine> Drop for Booking<'_, E> {
         self.pool.hand_out(&mut state);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -74,12 +74,16 @@ pub(crate) struct Engines {
     present: Vec<Present>,
     /// Attached replicas that did not answer yet.
     away: Away,
+    /// Which engine they are, where the configuration says.
+    kind: Option<EngineKind>,
     /// Most requests at once over all replicas, where the evaluation says.
     limit: Option<u32>,
     /// Most requests at once of one replica, where it does not.
     each: u32,
     /// The largest cap of the manifests that are served.
     longest_answer: u32,
+    /// One of the manifests that are served is scored by likelihood.
+    scores: bool,
     process: Option<Process>,
 }
 
@@ -88,6 +92,15 @@ struct Present {
     /// The longest prompt plus answer, where the engine says.
     context_length: Option<u32>,
     kind: EngineKind,
+    /// Why it cannot score by likelihood, if it cannot.
+    scoring_refusal: Option<String>,
+}
+
+/// An engine that answered a real request.
+#[derive(Debug)]
+pub(crate) struct Ready {
+    probed: Probed,
+    scoring_refusal: Option<String>,
 }
 
 /// What happens to engines while they serve.
@@ -105,9 +118,11 @@ impl Engines {
             model: model.to_owned(),
             present: Vec::new(),
             away: Away::default(),
+            kind: None,
             limit,
             each,
             longest_answer: 0,
+            scores: false,
             process: None,
         }
     }
@@ -132,7 +147,7 @@ impl Engines {
     /// The replicas that get requests, each with its share of them.
     pub(crate) fn replicas(&self) -> Vec<Replica> {
         let limit = match (&self.process, self.limit) {
-            // A started engine takes no more than it was started for.
+            // A started engine takes little more than it was started for.
             (Some(_), Some(limit)) => Some(limit.min(self.each)),
             (_, limit) => limit,
         };
@@ -161,8 +176,19 @@ impl Engines {
         is_moved(&self.source, source)
     }
 
-    /// Why a manifest cannot be run on these engines: an answer alone may be longer than a context.
+    /// Why a manifest cannot be run on these engines: they cannot score by likelihood, or an answer alone may be longer than
+    /// a context.
     pub(crate) fn refusal(&mut self, manifest: &Manifest) -> Option<String> {
+        let scoring = manifest.benchmarks.iter().find(|benchmark| benchmark.is_likelihood());
+        let unable = self.present.iter().find_map(|present| present.scoring_refusal.as_ref());
+        if let (Some(benchmark), Some(reason)) = (scoring, unable) {
+            return Some(format!(
+                "{reason}: serve with an engine that gives log-probabilities of prompts (vLLM, SGLang, or Tidemill's own), or \
+                 leave out benchmark {}",
+                benchmark.name
+            ));
+        }
+        self.scores |= scoring.is_some();
         let generating = manifest
             .benchmarks
             .iter()
@@ -197,11 +223,12 @@ impl Engines {
         }
     }
 
-    fn join(&mut self, url: &str, probed: &Probed) {
+    fn join(&mut self, url: &str, ready: Ready) {
         self.present.push(Present {
             url: normalise_url(url),
-            context_length: probed.context_length,
-            kind: probed.capabilities.kind,
+            context_length: ready.probed.context_length,
+            kind: ready.probed.capabilities.kind,
+            scoring_refusal: ready.scoring_refusal,
         });
     }
 }
@@ -234,9 +261,11 @@ pub(crate) async fn start(context: &Context, event: &EvaluationEvent) -> Result<
 
 async fn started(config: &Loader, event: &EvaluationEvent, uri: &str) -> Result<Engines, EngineError> {
     let started = process::start(config, uri).await?;
-    let each = config.engine_max_num_seqs;
+    // A few more than it computes wait in it, so that it need not wait for the next.
+    let computed = config.engine_max_num_seqs;
+    let each = computed + (computed / 8).max(2);
     let mut engines = Engines::new(event.source.clone(), process::MODEL, event.max_in_flight, each);
-    engines.join(&started.url, &started.probed);
+    engines.join(&started.url, started.ready);
     engines.process = Some(started.process);
     Ok(engines)
 }
@@ -247,12 +276,18 @@ async fn answer(
     model: &str,
     patience: Duration,
     mut process: Option<&mut Process>,
-) -> Result<Probed, EngineError> {
+    kind: Option<EngineKind>,
+) -> Result<Ready, EngineError> {
     let begun = Instant::now();
     let mut backoff = Backoff::new(Duration::from_millis(30), Duration::from_secs(2));
     loop {
-        let source = match probe(url, model).await {
-            Ok(probed) => return Ok(probed),
+        let source = match probe(url, model, kind).await {
+            Ok(probed) => {
+                return Ok(Ready {
+                    scoring_refusal: probed.scoring_refusal().await,
+                    probed,
+                });
+            }
             Err(error) if !error.is_passing() => return Err(EngineError::Wrong(error)),
             Err(error) => error,
         };

@@ -47,6 +47,19 @@ impl<'de> Deserialize<'de> for SyncInterval {
     }
 }
 
+/// Reads the name of an engine, or none.
+pub(crate) fn engine_kind<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    const KINDS: [&str; 6] = ["", "openai", "vllm", "sglang", "llamacpp", "embedded"];
+    let kind = String::deserialize(deserializer)?;
+    if KINDS.contains(&kind.as_str()) {
+        return Ok(kind);
+    }
+    let known = KINDS[1..].join(", ");
+    Err(D::Error::custom(format!(
+        "engine_kind is {kind:?}, which is none of {known}"
+    )))
+}
+
 /// Reads a number of copies.
 pub(crate) fn replicas<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
     match usize::deserialize(deserializer)? {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::broker::{SyncInterval, replicas};
+use crate::broker::{SyncInterval, engine_kind, replicas};
 use crate::{duration, size};
 
 /// The whole configuration: one file serves every service.
@@ -114,7 +114,8 @@ pub struct Loader {
     pub default_team: String,
     /// Server groups that one loader runs at once. Default 2.
     pub max_groups: usize,
-    /// Requests in flight for each attached endpoint, where the announcement says nothing. Default 256.
+    /// The most requests in flight for each attached endpoint, where the announcement says nothing: a bound. Below it the
+    /// generators find the level that keeps the engine full. Default 1024.
     pub max_in_flight: u32,
     /// Sequences that a started engine computes at once. Default 16.
     pub engine_max_num_seqs: u32,
@@ -135,6 +136,9 @@ pub struct Loader {
     pub max_ungraded: u32,
     /// Starts of an engine that keeps dying, for one evaluation. Default 5.
     pub engine_starts: u32,
+    /// Which engine the endpoints are: `openai`, `vllm`, `sglang`, `llamacpp` or `embedded`. Empty: found when one is attached.
+    #[serde(deserialize_with = "engine_kind")]
+    pub engine_kind: String,
 }
 
 impl Default for Loader {
@@ -144,7 +148,7 @@ impl Default for Loader {
             default_suites: Vec::new(),
             default_team: "default".to_owned(),
             max_groups: 2,
-            max_in_flight: 256,
+            max_in_flight: 1_024,
             engine_max_num_seqs: 16,
             engine_program: None,
             checkpoint_patience: Duration::from_secs(600),
@@ -152,6 +156,7 @@ impl Default for Loader {
             endpoint_patience: Duration::from_secs(30),
             max_ungraded: 100_000,
             engine_starts: 5,
+            engine_kind: String::new(),
         }
     }
 }
@@ -176,6 +181,9 @@ pub struct Generator {
     pub stall_timeout: Duration,
     /// A streamed answer is saved each time that it has so many more tokens, so that a kill loses no more. Default 1024.
     pub park_every_tokens: u32,
+    /// Prompts that begin alike go to the replica that had their beginning last, while that costs no balance. False: they
+    /// go anywhere, to measure what the other is worth. Default true.
+    pub prefix_affinity: bool,
 }
 
 impl Default for Generator {
@@ -187,6 +195,7 @@ impl Default for Generator {
             stream_above: 64,
             stall_timeout: Duration::from_secs(120),
             park_every_tokens: 1_024,
+            prefix_affinity: true,
         }
     }
 }
@@ -197,11 +206,18 @@ impl Default for Generator {
 pub struct Grader {
     /// Completions that one grader holds at once. Default 256.
     pub max_in_flight: u32,
+    /// Every grade blocks a thread for so long besides, as a slow grader would: to measure what that does to the rest.
+    /// Default `0s`.
+    #[serde(with = "duration")]
+    pub delay: Duration,
 }
 
 impl Default for Grader {
     fn default() -> Self {
-        Self { max_in_flight: 256 }
+        Self {
+            max_in_flight: 256,
+            delay: Duration::ZERO,
+        }
     }
 }
 

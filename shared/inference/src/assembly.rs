@@ -9,7 +9,7 @@ use std::time::Duration;
 use tidemill_domain::Partial;
 
 use crate::classify::{Whole, conclude, hidden_error, stop_text};
-use crate::wire::{Delta, Event, Usage};
+use crate::wire::{Delta, Event, NativeEvent, Usage};
 use crate::{Answer, Request, Verdict};
 
 /// What an event means for the stream.
@@ -23,6 +23,14 @@ pub(crate) enum Flow {
     Ended,
     /// Nothing more is of interest.
     Over,
+}
+
+/// How an engine writes its events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shape {
+    OpenAi,
+    /// Those of llama.cpp's own endpoint.
+    LlamaCpp,
 }
 
 /// An answer that is growing.
@@ -40,8 +48,11 @@ pub(crate) struct Assembly<'a> {
     usage: Usage,
     fault: Option<Verdict<Answer>>,
     first_token_after: Option<Duration>,
+    /// A token of this request has arrived.
+    has_begun: bool,
     /// The server said that nothing follows.
     is_over: bool,
+    shape: Shape,
     /// The engine leaves the stop text in the text that it sends.
     keeps_stop: bool,
 }
@@ -78,8 +89,16 @@ impl<'a> Assembly<'a> {
             fault: None,
             first_token_after: None,
             is_over: false,
+            has_begun: false,
+            shape: Shape::OpenAi,
             keeps_stop,
         }
+    }
+
+    /// The same of an engine that writes its events otherwise.
+    pub(crate) const fn in_shape(mut self, shape: Shape) -> Self {
+        self.shape = shape;
+        self
     }
 
     /// The first token arrived so long after the request.
@@ -93,7 +112,11 @@ impl<'a> Assembly<'a> {
             self.is_over = true;
             return Flow::Over;
         }
-        let event: Event<'_> = match serde_json::from_slice(data) {
+        let read = match self.shape {
+            Shape::OpenAi => serde_json::from_slice::<Event<'_>>(data),
+            Shape::LlamaCpp => serde_json::from_slice::<NativeEvent<'_>>(data).map(Event::from),
+        };
+        let event = match read {
             Ok(event) => event,
             Err(error) => {
                 let why = format!("a piece of the answer is not one: {error}");
@@ -106,6 +129,9 @@ impl<'a> Assembly<'a> {
         if let Some(usage) = event.usage {
             self.usage = usage;
         }
+        if let Some(ids) = event.prompt_token_ids {
+            self.note_prompt(ids);
+        }
         match event.choices.and_then(|choices| choices.0) {
             Some(delta) => self.take(delta),
             None => Flow::Idle,
@@ -117,12 +143,17 @@ impl<'a> Assembly<'a> {
         Flow::Over
     }
 
+    /// The prompt of a continued answer is known, and what was sent for it holds its beginning too.
+    fn note_prompt(&mut self, ids: Vec<u32>) {
+        if !self.before.is_continued {
+            self.partial.prompt_tokens = ids;
+        }
+    }
+
     fn take(&mut self, delta: Delta<'_>) -> Flow {
         let message = delta.delta.unwrap_or_default();
-        if let Some(ids) = delta.prompt_token_ids
-            && !self.before.is_continued
-        {
-            self.partial.prompt_tokens = ids;
+        if let Some(ids) = delta.prompt_token_ids {
+            self.note_prompt(ids);
         }
         let text = delta.text.or(message.content).unwrap_or_default();
         let reasoning = [message.reasoning_content, message.reasoning];
@@ -134,18 +165,21 @@ impl<'a> Assembly<'a> {
         let said = has_text || refused.is_some() || message.tool_calls.is_some();
 
         let tokens = ids.iter().count() as u64;
-        self.partial.completion_tokens += if tokens == 0 { u64::from(said) } else { tokens };
+        match delta.tokens_so_far {
+            Some(told) => self.partial.completion_tokens = self.before.tokens + told,
+            None => self.partial.completion_tokens += if tokens == 0 { u64::from(said) } else { tokens },
+        }
         self.pending.extend(ids.iter());
         self.partial.text.push_str(&text);
         self.partial
             .reasoning
             .push_str(reasoning.as_deref().unwrap_or_default());
         self.refusal.push_str(refused.as_deref().unwrap_or_default());
-        if has_text || reason.is_some() {
+        if has_text {
             self.partial.tokens.append(&mut self.pending);
         }
         let is_new = tokens > 0 || said;
-        if is_new && self.before.is_continued && self.partial.completion_tokens == self.before.tokens + tokens.max(1) {
+        if is_new && !std::mem::replace(&mut self.has_begun, true) && self.before.is_continued {
             self.partial.continuations += 1;
         }
         if self.stops_across_the_seam() {
@@ -153,6 +187,10 @@ impl<'a> Assembly<'a> {
         }
         if let Some(reason) = reason {
             self.finish_reason = Some(reason.into_string());
+            // Nothing may continue an answer that has ended, also when only its counts are outstanding: its tokens come back
+            // with its conclusion.
+            std::mem::swap(&mut self.partial.tokens, &mut self.pending);
+            self.pending.append(&mut self.partial.tokens);
             self.stop_reason = stop_text(delta.stop_reason).or_else(|| stop_text(delta.matched_stop));
             return Flow::Ended;
         }
@@ -209,11 +247,12 @@ impl<'a> Assembly<'a> {
     }
 
     /// What the whole means, once nothing more comes.
-    pub(crate) fn conclude(self) -> Verdict<Answer> {
+    pub(crate) fn conclude(mut self) -> Verdict<Answer> {
         if let Some(fault) = self.fault {
             return fault;
         }
         let partial = self.partial;
+        partial.tokens.append(&mut self.pending);
         if let Some(stop) = &self.stop_reason
             && self.keeps_stop
             && partial.text.ends_with(stop.as_str())

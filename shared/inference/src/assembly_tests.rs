@@ -123,6 +123,12 @@ fn text_and_tokens_are_there_as_they_arrive() {
         assert_eq!(assembly.event(role.to_string().as_bytes()), Flow::Idle);
     });
     assert_eq!(partial.prompt_tokens, [1, 2, 3]);
+    let mut chat = Partial::default();
+    with_request(&[], |request| {
+        let opening = json!({ "choices": [{ "delta": { "role": "assistant" } }], "prompt_token_ids": [4, 5] });
+        Assembly::new(request, &mut chat, true).event(opening.to_string().as_bytes());
+    });
+    assert_eq!(chat.prompt_tokens, [4, 5]);
     assert_eq!(
         (partial.text.as_str(), partial.tokens.as_slice()),
         ("ab", [7, 8, 9].as_slice())
@@ -156,6 +162,24 @@ fn a_token_without_its_text_is_not_continued_from() {
     });
     assert_eq!(whole.tokens, [7, 200, 201]);
     assert!(whole.has_tokens());
+}
+
+#[test]
+fn an_answer_that_ended_is_not_continued_although_its_counts_are_outstanding() {
+    let mut partial = Partial {
+        prompt_tokens: vec![1],
+        ..Partial::default()
+    };
+    let last = json!({ "choices": [{ "text": "b", "token_ids": [8, 9], "finish_reason": "stop" }] });
+    with_request(&[], |request| {
+        let mut assembly = Assembly::new(request, &mut partial, true);
+        assembly.event(text("a", &[7]).to_string().as_bytes());
+        assert_eq!(assembly.event(last.to_string().as_bytes()), Flow::Ended);
+    });
+    assert!(!partial.has_tokens(), "{partial:?}");
+    let mut partial = Partial::default();
+    answer(streamed(&[], &mut partial, &[text("a", &[7]), last]));
+    assert_eq!(partial.tokens, [7, 8, 9]);
 }
 
 #[test]
@@ -193,6 +217,56 @@ fn the_stop_text_that_was_asked_for_is_no_part_of_the_answer() {
     assert_eq!(answer.text, "ab");
     assert_eq!(answer.stop_reason.as_deref(), Some("\n\n"));
     assert_eq!((answer.ending, answer.completion_tokens), (Ending::Stop, 2));
+}
+
+#[test]
+fn events_of_llama_cpps_own_endpoint_mean_the_same() {
+    let native = |events: &[Value], partial: &mut Partial| {
+        with_request(&["\n"], |request| {
+            let mut assembly = Assembly::new(request, partial, false).in_shape(Shape::LlamaCpp);
+            for event in events {
+                assembly.event(event.to_string().as_bytes());
+            }
+            assembly.conclude()
+        })
+    };
+    let first = json!({ "content": "a", "tokens": [7], "stop": false, "tokens_predicted": 1, "tokens_evaluated": 3 });
+    let end = |stop_type: &str, word: &str| {
+        json!({
+            "content": "", "tokens": [], "stop": true, "stop_type": stop_type, "stopping_word": word,
+            "tokens_predicted": 2, "tokens_evaluated": 3, "timings": { "cache_n": 2, "prompt_n": 1 },
+        })
+    };
+    for (stop_type, word, ending, stop_reason) in [
+        ("eos", "", Ending::Stop, None),
+        ("word", "\n", Ending::Stop, Some("\n")),
+        ("limit", "", Ending::Length, None),
+    ] {
+        let answer = answer(native(&[first.clone(), end(stop_type, word)], &mut Partial::default()));
+        assert_eq!((answer.text.as_str(), answer.ending), ("a", ending));
+        assert_eq!(
+            (answer.prompt_tokens, answer.completion_tokens, answer.cached_tokens),
+            (3, 2, Some(2))
+        );
+        assert_eq!(answer.stop_reason.as_deref(), stop_reason);
+    }
+    // A token within a character is counted and not told: nothing is continued after it.
+    let mut partial = Partial {
+        prompt_tokens: vec![1],
+        ..Partial::default()
+    };
+    let later = json!({ "content": "\u{e9}", "tokens": [9], "stop": false, "tokens_predicted": 3 });
+    let verdict = native(&[first.clone(), later], &mut partial);
+    assert!(matches!(verdict, Verdict::Retry { .. }));
+    assert_eq!(
+        (partial.tokens.as_slice(), partial.has_tokens()),
+        ([7, 9].as_slice(), false)
+    );
+    let error = json!({ "error": { "code": 500, "message": "slot failed", "type": "server_error" } });
+    assert!(matches!(
+        native(&[first, error], &mut Partial::default()),
+        Verdict::Retry { .. }
+    ));
 }
 
 fn begun(text: &str) -> Partial {

@@ -60,7 +60,7 @@ struct StreamOptions {
 /// A server may take defaults for these from the checkpoint's `generation_config.json` or its own command line, which
 /// changes answers even of greedy decoding. So all are sent, at the values that do nothing unless a suite says otherwise.
 #[derive(Serialize, Default)]
-struct Sampling {
+pub(crate) struct Sampling {
     #[serde(skip_serializing_if = "Option::is_none")]
     frequency_penalty: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -104,7 +104,7 @@ pub(crate) const NEUTRAL_FIELDS: [&str; 5] = [
 pub(crate) const STREAM_OPTIONS: &str = "stream_options";
 
 impl Sampling {
-    fn new(words: Words, penalties: Penalties, is_plain: bool) -> Self {
+    pub(crate) fn new(words: Words, penalties: Penalties, is_plain: bool) -> Self {
         // Where a server refuses what it does not know, only what says something is sent.
         let said = |value: f64, neutral: f64| (!is_plain || value != neutral).then_some(value);
         let base = Self {
@@ -224,6 +224,18 @@ pub(crate) fn echo(model: &str, prompt: &str, max_tokens: u32) -> Bytes {
     encode(&body, prompt.len())
 }
 
+/// The body that asks for the text of tokens.
+#[derive(Serialize)]
+struct DetokenizeBody<'a> {
+    model: &'a str,
+    tokens: &'a [u32],
+}
+
+/// The body that asks for the text of `tokens`.
+pub(crate) fn detokenize(model: &str, tokens: &[u32]) -> Bytes {
+    encode(&DetokenizeBody { model, tokens }, tokens.len() * 7)
+}
+
 /// The body that asks for one token, so that the usage tells how long `prompt` is.
 pub(crate) fn count(model: &str, prompt: &str) -> Bytes {
     let body = CountBody {
@@ -235,7 +247,8 @@ pub(crate) fn count(model: &str, prompt: &str) -> Bytes {
     encode(&body, prompt.len())
 }
 
-fn encode(body: &impl Serialize, text_bytes: usize) -> Bytes {
+/// Writes a body; `text_bytes` is about how long its text is.
+pub(crate) fn encode(body: &impl Serialize, text_bytes: usize) -> Bytes {
     // Room for the settings and for an escape in every eighth character.
     let mut bytes = Vec::with_capacity(text_bytes + text_bytes / 8 + 256);
     match serde_json::to_writer(&mut bytes, body) {

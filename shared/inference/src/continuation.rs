@@ -49,9 +49,19 @@ const MOST_BIASED: usize = 300;
 /// The largest seed that every engine takes.
 const SEED_MASK: u64 = 0x7fff_ffff;
 
-/// Decides on `partial`. `repetition_counts_prompt`: the engine's repetition penalty counts the prompt's tokens too.
-pub(crate) fn plan(request: &Request<'_>, partial: &Partial, repetition_counts_prompt: bool) -> Plan {
-    if !partial.has_tokens() || !is_exact(request, partial, repetition_counts_prompt) {
+/// What of an engine decides how an answer of it is continued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Traits {
+    /// Its repetition penalty counts the prompt's tokens too.
+    pub(crate) repetition_counts_prompt: bool,
+    /// A seed's random number for a token depends on the token's position in the whole alone, so that the seed of the answer
+    /// draws the rest as it would have without an interruption.
+    pub(crate) draws_by_position: bool,
+}
+
+/// Decides on `partial`.
+pub(crate) fn plan(request: &Request<'_>, partial: &Partial, traits: Traits) -> Plan {
+    if !partial.has_tokens() || !is_exact(request, partial, traits.repetition_counts_prompt) {
         return Plan::Anew;
     }
     let Some(logit_bias) = bias(request.penalties.frequency, &partial.tokens) else {
@@ -64,7 +74,11 @@ pub(crate) fn plan(request: &Request<'_>, partial: &Partial, repetition_counts_p
     Plan::Continue(Rest {
         prompt: [partial.prompt_tokens.as_slice(), &partial.tokens].concat(),
         max_tokens: u32::try_from(left).unwrap_or(u32::MAX),
-        seed: request.seed.map(|seed| fresh_seed(seed, &partial.tokens)),
+        seed: if traits.draws_by_position {
+            request.seed
+        } else {
+            request.seed.map(|seed| fresh_seed(seed, &partial.tokens))
+        },
         logit_bias,
     })
 }
@@ -139,8 +153,13 @@ mod tests {
         }
     }
 
+    const VLLM: Traits = Traits {
+        repetition_counts_prompt: true,
+        draws_by_position: false,
+    };
+
     fn planned(partial: &Partial, penalties: Penalties) -> Plan {
-        plan(&request(&Prompt::Text(String::new()), penalties), partial, true)
+        plan(&request(&Prompt::Text(String::new()), penalties), partial, VLLM)
     }
 
     fn rest(plan: Plan) -> Rest {
@@ -163,6 +182,13 @@ mod tests {
         longer.tokens.push(9);
         longer.completion_tokens += 1;
         assert_ne!(rest(planned(&longer, Penalties::default())).seed, asked.seed);
+        let by_position = Traits {
+            draws_by_position: true,
+            ..VLLM
+        };
+        let prompt = Prompt::Text(String::new());
+        let same = rest(plan(&request(&prompt, Penalties::default()), &partial(), by_position));
+        assert_eq!(same.seed, Some(5), "that seed draws on as it would have");
     }
 
     #[test]
@@ -199,7 +225,11 @@ mod tests {
         assert_eq!(planned(&partial(), both), Plan::Anew);
         assert!(matches!(planned(&partial(), repetition), Plan::Continue(_)));
         let text = Prompt::Text(String::new());
-        assert_eq!(plan(&request(&text, repetition), &partial(), false), Plan::Anew);
+        let answer_alone = Traits {
+            repetition_counts_prompt: false,
+            ..VLLM
+        };
+        assert_eq!(plan(&request(&text, repetition), &partial(), answer_alone), Plan::Anew);
         let without_ids = Partial {
             tokens: vec![],
             ..partial()
@@ -220,14 +250,14 @@ mod tests {
             content: "hi".to_owned(),
         }]);
         assert!(matches!(
-            plan(&request(&chat, neutral), &partial(), true),
+            plan(&request(&chat, neutral), &partial(), VLLM),
             Plan::Continue(_)
         ));
         let silent = Partial {
             text: String::new(),
             ..partial()
         };
-        assert_eq!(plan(&request(&chat, neutral), &silent, true), Plan::Anew);
+        assert_eq!(plan(&request(&chat, neutral), &silent, VLLM), Plan::Anew);
     }
 
     #[test]

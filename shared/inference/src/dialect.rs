@@ -4,6 +4,7 @@ use tidemill_domain::EngineKind;
 
 use crate::Capabilities;
 use crate::body::{KeepStop, Words};
+use crate::continuation::Traits;
 use crate::{embedded, llamacpp, openai, sglang, vllm};
 
 /// The differences of one engine.
@@ -16,8 +17,11 @@ pub(crate) struct Dialect {
     pub(crate) keep_stop: Option<KeepStop>,
     /// Where it tells token ids when asked to.
     pub(crate) tells_tokens: TellsTokens,
-    /// Its repetition penalty counts the prompt's tokens too.
-    pub(crate) repetition_counts_prompt: bool,
+    /// The text that it streams with a token may lack the end of that token's, so whether a beginning ends with a whole
+    /// character is asked before it is continued.
+    pub(crate) asks_for_seam: bool,
+    /// How its answers are continued.
+    pub(crate) continuing: Traits,
 }
 
 /// Where an engine tells the ids of the tokens that it streams.

@@ -108,10 +108,16 @@ pub(crate) enum Endpoint {
     Completion,
     /// llama.cpp's and vLLM's; only the former's shape is used.
     Tokenize,
+    /// vLLM's and SGLang's.
+    Detokenize,
+    /// What only llama.cpp has.
+    Props,
+    /// What only SGLang has.
+    ModelInfo,
 }
 
 impl Endpoint {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 10] = [
         Self::Completions,
         Self::Chat,
         Self::Models,
@@ -119,6 +125,9 @@ impl Endpoint {
         Self::Generate,
         Self::Completion,
         Self::Tokenize,
+        Self::Detokenize,
+        Self::Props,
+        Self::ModelInfo,
     ];
 
     const fn path(self) -> &'static str {
@@ -130,6 +139,9 @@ impl Endpoint {
             Self::Generate => "/generate",
             Self::Completion => "/completion",
             Self::Tokenize => "/tokenize",
+            Self::Detokenize => "/detokenize",
+            Self::Props => "/props",
+            Self::ModelInfo => "/get_model_info",
         }
     }
 }

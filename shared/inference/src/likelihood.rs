@@ -78,7 +78,7 @@ impl From<Fault> for Verdict<Scored> {
             Fault::NotEchoed(what) => Self::Unsupported {
                 detail: format!("the server gives no log-probabilities of the prompt: {what}"),
             },
-            Fault::Implausible(what) => Self::retry(format!("implausible log-probabilities: {what}")),
+            Fault::Implausible(what) => implausible(&what),
         }
     }
 }
@@ -131,7 +131,7 @@ impl<'a> Echo<'a> {
         };
         tokens.truncate(count);
         logprobs.truncate(count);
-        plausible(&logprobs)?;
+        plausible(&logprobs).map_err(Fault::Implausible)?;
         let best = top_logprobs.unwrap_or_default();
         Ok(Self {
             best: (0..count)
@@ -149,20 +149,14 @@ impl<'a> Echo<'a> {
         let border = self.border(scoring, prompt)?;
         let covered = border..self.logprobs.len();
         if covered.is_empty() {
-            return Ok(Verdict::retry(
-                "implausible log-probabilities: none for the continuation",
-            ));
+            return Ok(implausible("none for the continuation"));
         }
         let Some(logprobs) = self.logprobs[covered.clone()]
             .iter()
             .copied()
             .collect::<Option<Vec<f64>>>()
         else {
-            return Ok(Verdict::Rejected {
-                detail: "the context is empty and the engine puts no start token before it, so the likelihood of the \
-                         continuation's first token is unknown"
-                    .to_owned(),
-            });
+            return Ok(unknown_first());
         };
         let is_greedy = covered
             .zip(&logprobs)
@@ -248,16 +242,31 @@ impl<'a> Echo<'a> {
     }
 }
 
-fn plausible(logprobs: &[Option<f64>]) -> Result<(), Fault> {
+/// The numbers cannot be right: asked again, never summed.
+pub(crate) fn implausible(what: &str) -> Verdict<Scored> {
+    Verdict::retry(format!("implausible log-probabilities: {what}"))
+}
+
+/// The continuation is the first that there is.
+pub(crate) fn unknown_first() -> Verdict<Scored> {
+    Verdict::Rejected {
+        detail: "the context is empty and the engine puts no start token before it, so the likelihood of the \
+                 continuation's first token is unknown"
+            .to_owned(),
+    }
+}
+
+/// None is missing but the first, none is above 0, and not all are 0; else what is wrong.
+pub(crate) fn plausible(logprobs: &[Option<f64>]) -> Result<(), String> {
     if let Some(index) = logprobs.iter().skip(1).position(Option::is_none) {
-        return Err(Fault::Implausible(format!("none for token {}", index + 1)));
+        return Err(format!("none for token {}", index + 1));
     }
     if let Some(logprob) = logprobs.iter().flatten().find(|logprob| **logprob > ROUNDING) {
-        return Err(Fault::Implausible(format!("{logprob} is above 0")));
+        return Err(format!("{logprob} is above 0"));
     }
     let mut known = logprobs.iter().flatten().peekable();
     if known.peek().is_some() && known.all(|logprob| *logprob == 0.0) {
-        return Err(Fault::Implausible("all are 0".to_owned()));
+        return Err("all are 0".to_owned());
     }
     Ok(())
 }

@@ -3,6 +3,8 @@
 //! Only the lines that matter are looked into. Each quantity has one name an engine, and the names that older versions gave
 //! it; the names of all engines are in one table, because their prefixes keep them apart. What is not there is absent.
 
+use tidemill_domain::EngineKind;
+
 use crate::Load;
 
 /// What a line is about.
@@ -41,6 +43,16 @@ fn quantity(name: &str) -> Option<Quantity> {
         | ("sglang", "prompt_tokens_total") => Quantity::QueryTokens,
         ("llamacpp", "prompt_tokens_total") => Quantity::ComputedTokens,
         _ => return None,
+    })
+}
+
+/// The engine whose names the text has.
+pub(crate) fn engine(text: &str) -> Option<EngineKind> {
+    text.lines().find_map(|line| match line.split_once(':')?.0 {
+        "vllm" => Some(EngineKind::Vllm),
+        "sglang" => Some(EngineKind::Sglang),
+        "llamacpp" => Some(EngineKind::LlamaCpp),
+        _ => None,
     })
 }
 

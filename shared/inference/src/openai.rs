@@ -4,7 +4,7 @@
 //! by `echo` with `logprobs` and pass the gate or are refused, and there are no metrics.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,21 +14,24 @@ use crate::assembly;
 use crate::body::{self, NEUTRAL_FIELDS, STREAM_OPTIONS, Style, Words};
 use crate::classify::settle;
 use crate::complaint::Complaint;
-use crate::continuation::{Plan, Rest, plan};
+use crate::continuation::{Plan, Rest, Traits, plan};
 use crate::dialect::{self, Dialect, TellsTokens};
 use crate::http::{Endpoint, Exchange, Opened};
-use crate::streaming;
-use crate::wire::Reply;
+use crate::wire::{Detokenized, Reply};
 use crate::{
     Answer, Attempt, Capabilities, Client, Connection, Engine, HttpOutcome, Load, NeedsContextTokens, ProbeError,
     Request, Scored, Scoring, Verdict, classify, classify_score,
 };
+use crate::{llamacpp, sglang, streaming};
 
 /// How long a live engine may take to list its models.
 const ALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long a live engine may take to tell its load.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Tokens whose text shows whether the last of them ends with a whole character.
+const SEAM_TOKENS: usize = 8;
 
 /// An engine with the OpenAI API: the embedded one, vLLM, SGLang, llama.cpp or a remote one. Clones share connections and
 /// what was learnt about the server.
@@ -39,6 +42,8 @@ pub struct OpenAi {
     dialect: &'static Dialect,
     capabilities: Capabilities,
     learnt: Arc<Learnt>,
+    /// Tokens that came with streamed answers.
+    streamed: Arc<AtomicU64>,
 }
 
 pub(crate) static DIALECT: Dialect = Dialect {
@@ -46,7 +51,11 @@ pub(crate) static DIALECT: Dialect = Dialect {
     words: Words::Vllm,
     keep_stop: None,
     tells_tokens: TellsTokens::Nowhere,
-    repetition_counts_prompt: false,
+    asks_for_seam: false,
+    continuing: Traits {
+        repetition_counts_prompt: false,
+        draws_by_position: false,
+    },
 };
 
 /// Differences between servers that show only when they refuse something.
@@ -69,6 +78,7 @@ impl OpenAi {
             dialect,
             capabilities: dialect.capabilities,
             learnt: Arc::default(),
+            streamed: Arc::default(),
         }
     }
 
@@ -84,14 +94,27 @@ impl OpenAi {
         self.client.url()
     }
 
+    /// What counts the tokens that come with streamed answers.
+    pub(crate) fn counter(&self) -> &AtomicU64 {
+        &self.streamed
+    }
+
     /// The served model's name.
     #[must_use]
     pub fn model(&self) -> &str {
         &self.model
     }
 
+    pub(crate) const fn client(&self) -> &Client {
+        &self.client
+    }
+
     /// How many tokens the context of `scoring` is, by the usage of a request for it alone.
-    async fn count_context(&self, scoring: &mut Scoring<'_>, connection: Connection) -> Result<u32, Attempt<Scored>> {
+    pub(crate) async fn count_context(
+        &self,
+        scoring: &mut Scoring<'_>,
+        connection: Connection,
+    ) -> Result<u32, Attempt<Scored>> {
         let body = body::count(&self.model, scoring.context());
         let Exchange { outcome, requests } = self.client.post(Endpoint::Completions, body, connection).await;
         let mut count = None;
@@ -143,6 +166,27 @@ impl OpenAi {
         true
     }
 
+    /// Whether the tokens end with a whole character: an engine that decodes from within one makes something else of it. Where
+    /// the server has no answer, what it streamed is trusted.
+    async fn ends_whole(&self, tokens: &[u32], connection: Connection) -> bool {
+        // A character is a few tokens at most.
+        let last = &tokens[tokens.len().saturating_sub(SEAM_TOKENS)..];
+        let body = body::detokenize(&self.model, last);
+        let Exchange { outcome, .. } = self.client.post(Endpoint::Detokenize, body, connection).await;
+        let HttpOutcome::Answered {
+            status: 200..=299,
+            body,
+            ..
+        } = outcome
+        else {
+            return true;
+        };
+        let text = serde_json::from_slice::<Detokenized<'_>>(&body);
+        text.map_or(true, |detokenized| {
+            !detokenized.text.ends_with(char::REPLACEMENT_CHARACTER)
+        })
+    }
+
     async fn whole(&self, request: &Request<'_>, endpoint: Endpoint, connection: Connection) -> Attempt<Answer> {
         let mut style = self.style(request, endpoint, false);
         let mut requests = 0;
@@ -173,7 +217,8 @@ impl OpenAi {
             let verdict = match opened.begun {
                 Ok(stream) => {
                     let keeps_stop = style.keep_stop.is_some();
-                    streaming::read(stream, assembly::Assembly::new(request, partial, keeps_stop)).await
+                    let assembly = assembly::Assembly::new(request, partial, keeps_stop);
+                    streaming::read(stream, assembly, &self.streamed).await
                 }
                 Err(outcome) if self.learn(&outcome, &mut style) => continue,
                 Err(outcome) => classify(&outcome, request),
@@ -191,15 +236,21 @@ impl Engine for OpenAi {
     async fn complete(&self, request: &Request<'_>, connection: Connection, partial: &mut Partial) -> Attempt<Answer> {
         let mut requests = 0;
         if self.capabilities.continues {
-            match plan(request, partial, self.dialect.repetition_counts_prompt) {
+            match plan(request, partial, self.dialect.continuing) {
                 Plan::Anew => {}
                 Plan::Full => {
                     let verdict = assembly::full(request, partial);
                     return Attempt { verdict, requests };
                 }
+                Plan::Continue(_)
+                    if self.dialect.asks_for_seam && !self.ends_whole(&partial.tokens, connection).await => {}
                 Plan::Continue(rest) => {
-                    let target = (Endpoint::Completions, Some(&rest));
-                    let attempt = self.streamed(request, target, connection, partial).await;
+                    let attempt = if self.capabilities.kind == EngineKind::LlamaCpp {
+                        llamacpp::stream(self, request, &rest, connection, partial).await
+                    } else {
+                        let target = (Endpoint::Completions, Some(&rest));
+                        self.streamed(request, target, connection, partial).await
+                    };
                     requests += attempt.requests;
                     if !is_refusal(&attempt.verdict) {
                         return attempt;
@@ -213,6 +264,13 @@ impl Engine for OpenAi {
             Prompt::Text(_) => Endpoint::Completions,
             Prompt::Chat(_) => Endpoint::Chat,
         };
+        if let (true, Prompt::Text(text), EngineKind::LlamaCpp) =
+            (request.stream, request.prompt, self.capabilities.kind)
+            && let Some(attempt) = llamacpp::begin(self, (request, text), connection, partial).await
+            && !is_refusal(&attempt.verdict)
+        {
+            return attempt;
+        }
         let attempt = if request.stream {
             self.streamed(request, (endpoint, None), connection, partial).await
         } else {
@@ -232,6 +290,9 @@ impl Engine for OpenAi {
                 },
                 requests: 0,
             };
+        }
+        if self.capabilities.kind == EngineKind::Sglang {
+            return sglang::score(self, scoring, choice, connection).await;
         }
         let prompt = scoring.prompt(choice);
         let mut generated = u32::from(self.learnt.refuses_zero_tokens.load(Ordering::Relaxed));
@@ -270,6 +331,10 @@ impl Engine for OpenAi {
         crate::probe::serves(&self.client, &self.model, ALIVE_TIMEOUT)
             .await
             .map(drop)
+    }
+
+    fn progress(&self) -> Option<u64> {
+        Some(self.streamed.load(Ordering::Relaxed))
     }
 
     async fn load(&self) -> Result<Load, ProbeError> {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tidemill_domain::{EngineKind, Message, Partial, Penalties, Prompt};
 
+use crate::http::Endpoint;
 use crate::text::with_replacements;
 use crate::wire::{Model, ModelList};
 use crate::{
@@ -111,24 +112,35 @@ impl ProbeError {
 /// Looks whether the server at `url` serves `model`, by its list of models and by a real request of one token: a server
 /// may list a model, and call itself healthy, long before it answers or although it cannot.
 ///
+/// Which engine it is shows in the list's owner, else in what it has beside OpenAI's API; `kind` overrides both.
+///
 /// # Errors
 /// [`ProbeError`] with the reason. Nothing is retried here; a caller that waits for a server to start calls again.
-pub async fn probe(url: &str, model: &str) -> Result<Probed, ProbeError> {
+pub async fn probe(url: &str, model: &str, kind: Option<EngineKind>) -> Result<Probed, ProbeError> {
     let options = Options {
         request_timeout: FIRST_ANSWER_TIMEOUT,
         ..Options::from_environment()
     };
-    probe_with(url, model, &options).await
+    probe_with(url, model, kind, &options).await
 }
 
 /// [`probe`] with other options than those of the environment.
 ///
 /// # Errors
 /// As [`probe`].
-pub async fn probe_with(url: &str, model: &str, options: &Options) -> Result<Probed, ProbeError> {
+pub async fn probe_with(
+    url: &str,
+    model: &str,
+    kind: Option<EngineKind>,
+    options: &Options,
+) -> Result<Probed, ProbeError> {
     let client = Client::new(url, options)?;
     let listed = serves(&client, model, LIST_TIMEOUT).await?;
-    let mut engine = OpenAi::new(client.clone(), model, kind(&listed));
+    let kind = match kind.or_else(|| owner(&listed)) {
+        Some(kind) => kind,
+        None => shown(&client).await,
+    };
+    let mut engine = OpenAi::new(client.clone(), model, kind);
     let text = Prompt::Text("Hello".to_owned());
     if let Err(verdict) = one_token(&engine, &text).await {
         // A server may have the chat endpoint alone.
@@ -159,13 +171,22 @@ pub async fn is_reachable(url: &str) -> bool {
     let Ok(client) = Client::new(url, &Options::from_environment()) else {
         return false;
     };
-    let outcome = client
-        .get(crate::http::Endpoint::Models, Connection::New, LIST_TIMEOUT)
-        .await;
+    let outcome = client.get(Endpoint::Models, Connection::New, LIST_TIMEOUT).await;
     matches!(outcome, HttpOutcome::Answered { .. })
 }
 
 impl Probed {
+    /// Why benchmarks that score by likelihood cannot run on it. What is known of its kind is taken at its word; of any other
+    /// server, one scoring tells.
+    pub async fn scoring_refusal(&self) -> Option<String> {
+        let is_known = self.capabilities.kind != EngineKind::OpenAi;
+        if is_known && self.capabilities.prompt_logprobs {
+            return None;
+        }
+        let error = self.check_scoring().await.err()?;
+        Some(error.to_string())
+    }
+
     /// Looks whether the engine can score by likelihood, by scoring once.
     ///
     /// # Errors
@@ -186,10 +207,7 @@ impl Probed {
 /// The entry of `model` in the server's list.
 pub(crate) async fn serves(client: &Client, model: &str, timeout: Duration) -> Result<Model, ProbeError> {
     let url = client.url().to_owned();
-    let body = match client
-        .get(crate::http::Endpoint::Models, Connection::New, timeout)
-        .await
-    {
+    let body = match client.get(Endpoint::Models, Connection::New, timeout).await {
         HttpOutcome::Answered {
             status: 200..=299,
             body,
@@ -255,13 +273,41 @@ async fn one_token(engine: &OpenAi, prompt: &Prompt) -> Result<(), Verdict<Answe
 }
 
 /// Which engine it is, by the owner that it names.
-fn kind(model: &Model) -> EngineKind {
-    match model.owned_by.as_deref().unwrap_or_default() {
-        "vllm" => EngineKind::Vllm,
-        "sglang" => EngineKind::Sglang,
-        "llamacpp" => EngineKind::LlamaCpp,
-        "tidemill" => EngineKind::Embedded,
-        _ => EngineKind::OpenAi,
+fn owner(model: &Model) -> Option<EngineKind> {
+    match model.owned_by.as_deref()? {
+        "vllm" => Some(EngineKind::Vllm),
+        "sglang" => Some(EngineKind::Sglang),
+        "llamacpp" => Some(EngineKind::LlamaCpp),
+        "tidemill" => Some(EngineKind::Embedded),
+        _ => None,
+    }
+}
+
+/// Which engine it is, by documents that only one has. A server of which none is known speaks OpenAI's API and no more.
+async fn shown(client: &Client) -> EngineKind {
+    for endpoint in [Endpoint::Metrics, Endpoint::Props, Endpoint::ModelInfo] {
+        if let HttpOutcome::Answered {
+            status: 200..=299,
+            body,
+            ..
+        } = client.get(endpoint, Connection::Kept, LIST_TIMEOUT).await
+            && let Some(kind) = shown_by(endpoint, &body)
+        {
+            return kind;
+        }
+    }
+    EngineKind::OpenAi
+}
+
+fn shown_by(endpoint: Endpoint, body: &[u8]) -> Option<EngineKind> {
+    let has = |name: &str| {
+        serde_json::from_slice::<serde_json::Value>(body).is_ok_and(|document| document.get(name).is_some())
+    };
+    match endpoint {
+        Endpoint::Metrics => crate::metrics::engine(&String::from_utf8_lossy(body)),
+        Endpoint::Props => has("default_generation_settings").then_some(EngineKind::LlamaCpp),
+        Endpoint::ModelInfo => has("is_generation").then_some(EngineKind::Sglang),
+        _ => None,
     }
 }
 

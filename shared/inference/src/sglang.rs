@@ -1,10 +1,23 @@
 //! SGLang.
+//!
+//! - It takes token ids, and tells those of completions but not of streamed chats: completions are continued, chats are not.
+//! - Its repetition penalty counts the answer alone, so an answer with one is not continued.
+//! - Likelihoods come from its own `/generate`: it gives the log-probabilities of a prompt from `logprob_start_len` on, of which
+//!   the first is always null, and reuses its prefix cache up to there. So it is asked from the last token of the context on:
+//!   the continuation is then covered exactly, and the context that all choices share is computed once. How many tokens the
+//!   context is, is asked first, once an item.
 
-use tidemill_domain::EngineKind;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use tidemill_domain::{ChoiceScore, EngineKind};
 
-use crate::Capabilities;
 use crate::body::{KeepStop, Words};
+use crate::classify::settle;
+use crate::continuation::Traits;
 use crate::dialect::{Dialect, TellsTokens};
+use crate::http::{Endpoint, Exchange};
+use crate::likelihood::{implausible, plausible, unknown_first};
+use crate::{Attempt, Capabilities, Connection, OpenAi, Scored, Scoring, Verdict};
 
 pub(crate) static DIALECT: Dialect = Dialect {
     capabilities: Capabilities {
@@ -19,5 +32,220 @@ pub(crate) static DIALECT: Dialect = Dialect {
     words: Words::Vllm,
     keep_stop: Some(KeepStop::Untrimmed(true)),
     tells_tokens: TellsTokens::Completions,
-    repetition_counts_prompt: false,
+    asks_for_seam: true,
+    continuing: Traits {
+        repetition_counts_prompt: false,
+        draws_by_position: false,
+    },
 };
+
+#[derive(Serialize)]
+struct GenerateBody<'a> {
+    text: &'a str,
+    sampling_params: SamplingParams,
+    return_logprob: bool,
+    logprob_start_len: u64,
+    top_logprobs_num: u32,
+}
+
+#[derive(Serialize)]
+struct SamplingParams {
+    max_new_tokens: u32,
+    temperature: f64,
+}
+
+#[derive(Deserialize)]
+struct Generated {
+    meta_info: Meta,
+}
+
+/// Each entry is a log-probability, a token's id and its text.
+type Entry = (Option<f64>, u32, Option<serde::de::IgnoredAny>);
+
+#[derive(Deserialize)]
+struct Meta {
+    prompt_tokens: u64,
+    input_token_logprobs: Option<Vec<Entry>>,
+    input_top_logprobs: Option<Vec<Option<Vec<Entry>>>>,
+}
+
+/// How likely `choice` is.
+pub(crate) async fn score(
+    engine: &OpenAi,
+    scoring: &mut Scoring<'_>,
+    choice: &str,
+    connection: Connection,
+) -> Attempt<Scored> {
+    let mut requests = 0;
+    if scoring.context_tokens.is_none() && !scoring.context().is_empty() {
+        match engine.count_context(scoring, connection).await {
+            Ok(counting) => requests += counting,
+            Err(failed) => return failed,
+        }
+    }
+    let prompt = scoring.prompt(choice);
+    let mut border = scoring.context_tokens.unwrap_or(0);
+    loop {
+        let exchange = engine
+            .client()
+            .post(Endpoint::Generate, body(&prompt, border), connection)
+            .await;
+        let Exchange {
+            outcome,
+            requests: sent,
+        } = exchange;
+        requests += sent;
+        let mut earlier = None;
+        let verdict = settle(&outcome, |body| match read(body, border) {
+            Ok(verdict) => verdict,
+            Err(Earlier(at)) => {
+                earlier = Some(at);
+                Verdict::retry("the continuation is no token of its own")
+            }
+        });
+        match earlier {
+            Some(at) => border = at,
+            None => return Attempt { verdict, requests },
+        }
+    }
+}
+
+fn body(prompt: &str, border: u64) -> Bytes {
+    crate::body::encode(
+        &GenerateBody {
+            text: prompt,
+            // The tokens that are scored are the prompt's; none is wanted beyond, and none is decoded.
+            sampling_params: SamplingParams {
+                max_new_tokens: 0,
+                temperature: 0.0,
+            },
+            return_logprob: true,
+            logprob_start_len: border.saturating_sub(1),
+            top_logprobs_num: 1,
+        },
+        prompt.len(),
+    )
+}
+
+/// The continuation is part of the token in which the context ends, which is all there is of it: it begins here.
+#[derive(Debug, PartialEq, Eq)]
+struct Earlier(u64);
+
+/// Sums the continuation, which begins at token `border`, once it has passed the gate that all likelihoods pass.
+fn read(body: &[u8], border: u64) -> Result<Verdict<Scored>, Earlier> {
+    let meta = match serde_json::from_slice::<Generated>(body) {
+        Ok(generated) => generated.meta_info,
+        Err(error) => {
+            let why = format!("the body is no answer of /generate: {error}");
+            return Ok(Verdict::retry_on_new_connection(why));
+        }
+    };
+    if meta.prompt_tokens <= border && border > 0 {
+        // Never the same border again, so that this comes to an end.
+        return Err(Earlier(meta.prompt_tokens.min(border).saturating_sub(1)));
+    }
+    let entries = meta.input_token_logprobs.unwrap_or_default();
+    let start = border.saturating_sub(1);
+    let expected = meta.prompt_tokens - start;
+    if entries.is_empty() {
+        return Ok(Verdict::Unsupported {
+            detail: "the server gives no log-probabilities of the prompt: the response has none".to_owned(),
+        });
+    }
+    if entries.len() as u64 != expected {
+        return Ok(implausible(&format!(
+            "{} for {expected} tokens of the prompt",
+            entries.len()
+        )));
+    }
+    let logprobs: Vec<Option<f64>> = entries.iter().map(|entry| entry.0).collect();
+    if let Err(what) = plausible(&logprobs) {
+        return Ok(implausible(&what));
+    }
+    let first = (border - start) as usize;
+    let Some(covered) = logprobs[first..].iter().copied().collect::<Option<Vec<f64>>>() else {
+        return Ok(unknown_first());
+    };
+    let top = meta.input_top_logprobs.unwrap_or_default();
+    let is_greedy = covered.iter().enumerate().all(|(index, logprob)| {
+        let best = top
+            .get(first + index)
+            .and_then(Option::as_ref)
+            .and_then(|best| best.first()?.0);
+        best.is_some_and(|best| *logprob >= best)
+    });
+    Ok(Verdict::Done(Scored {
+        choice: ChoiceScore {
+            log_probability: covered.iter().sum(),
+            tokens: covered.len() as u32,
+            is_greedy,
+        },
+        prompt_tokens: meta.prompt_tokens,
+        completion_tokens: 0,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn answer(prompt_tokens: u64, entries: &Value, top: &Value) -> Vec<u8> {
+        let meta = json!({
+            "prompt_tokens": prompt_tokens, "input_token_logprobs": entries, "input_top_logprobs": top,
+        });
+        json!({ "text": "", "meta_info": meta }).to_string().into_bytes()
+    }
+
+    fn label(body: &[u8], border: u64) -> &'static str {
+        read(body, border).unwrap().label()
+    }
+
+    #[test]
+    fn exactly_the_continuation_is_summed() {
+        // Five tokens, of which the context is three: the answer begins at the last of these.
+        let entries = json!([[null, 30, null], [-1.5, 31, null], [-0.25, 32, " x"]]);
+        let top = json!([null, [[-1.5, 31, null]], [[-0.125, 40, null]]]);
+        let Ok(Verdict::Done(scored)) = read(&answer(5, &entries, &top), 3) else {
+            panic!()
+        };
+        assert_eq!(scored.choice.log_probability, -1.75);
+        assert_eq!((scored.choice.tokens, scored.choice.is_greedy), (2, false));
+        assert_eq!(scored.prompt_tokens, 5);
+        let alone = json!([null, [[-1.5, 31, null]], [[-0.25, 32, null]]]);
+        let Ok(Verdict::Done(scored)) = read(&answer(5, &entries, &alone), 3) else {
+            panic!()
+        };
+        assert!(scored.choice.is_greedy);
+    }
+
+    #[test]
+    fn numbers_that_cannot_be_right_are_no_scores() {
+        let top = json!([]);
+        for (entries, label_expected) in [
+            (json!([[null, 1, null], [0.0, 2, null], [0.0, 3, null]]), "retry"),
+            (json!([[null, 1, null], [-1.0, 2, null]]), "retry"),
+            (json!([[null, 1, null], [null, 2, null], [-1.0, 3, null]]), "retry"),
+            (json!([[null, 1, null], [0.5, 2, null], [-1.0, 3, null]]), "retry"),
+            (json!([]), "unsupported"),
+            (Value::Null, "unsupported"),
+        ] {
+            assert_eq!(label(&answer(5, &entries, &top), 3), label_expected, "{entries}");
+        }
+        assert_eq!(label(b"{\"text\":", 3), "retry");
+    }
+
+    #[test]
+    fn a_continuation_within_the_contexts_last_token_begins_with_that() {
+        let body = answer(3, &json!([[null, 1, null]]), &json!([]));
+        assert_eq!(read(&body, 3), Err(Earlier(2)));
+        assert_eq!(read(&body, 9), Err(Earlier(2)));
+    }
+
+    #[test]
+    fn without_a_context_the_first_token_has_no_likelihood() {
+        let entries = json!([[null, 1, null], [-1.0, 2, null]]);
+        assert_eq!(label(&answer(2, &entries, &json!([])), 0), "rejected");
+    }
+}

@@ -11,6 +11,7 @@ use tidemill_domain::EngineKind;
 
 use crate::Capabilities;
 use crate::body::{KeepStop, Words};
+use crate::continuation::Traits;
 use crate::dialect::{Dialect, TellsTokens};
 
 pub(crate) static DIALECT: Dialect = Dialect {
@@ -26,5 +27,9 @@ pub(crate) static DIALECT: Dialect = Dialect {
     words: Words::Vllm,
     keep_stop: Some(KeepStop::Include(true)),
     tells_tokens: TellsTokens::Everywhere,
-    repetition_counts_prompt: true,
+    asks_for_seam: true,
+    continuing: Traits {
+        repetition_counts_prompt: true,
+        draws_by_position: false,
+    },
 };

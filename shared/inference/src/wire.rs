@@ -73,6 +73,8 @@ impl Usage {
 pub(crate) struct Event<'a> {
     #[serde(borrow)]
     pub(crate) choices: Option<First<Delta<'a>>>,
+    /// Of a chat, whose first event says it beside the choices.
+    pub(crate) prompt_token_ids: Option<Vec<u32>>,
     pub(crate) usage: Option<Usage>,
     pub(crate) error: Option<IgnoredAny>,
     #[serde(borrow)]
@@ -94,6 +96,65 @@ pub(crate) struct Delta<'a> {
     pub(crate) matched_stop: Option<StopWord<'a>>,
     pub(crate) token_ids: Option<TokenIds>,
     pub(crate) prompt_token_ids: Option<Vec<u32>>,
+    /// How many tokens there are, where an engine counts them in each event.
+    #[serde(skip)]
+    pub(crate) tokens_so_far: Option<u64>,
+}
+
+/// One event of llama.cpp's own endpoint.
+#[derive(Debug, Deserialize)]
+pub(crate) struct NativeEvent<'a> {
+    #[serde(borrow)]
+    content: Option<Text<'a>>,
+    tokens: Option<TokenIds>,
+    #[serde(default)]
+    stop: bool,
+    #[serde(borrow)]
+    stop_type: Option<Text<'a>>,
+    #[serde(borrow)]
+    stopping_word: Option<Text<'a>>,
+    tokens_predicted: Option<u64>,
+    tokens_evaluated: Option<u64>,
+    timings: Option<Timings>,
+    error: Option<IgnoredAny>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Timings {
+    cache_n: Option<u64>,
+}
+
+impl<'a> From<NativeEvent<'a>> for Event<'a> {
+    fn from(event: NativeEvent<'a>) -> Self {
+        let reason = event.stop.then(|| match event.stop_type.as_deref() {
+            Some("eos" | "word") => "stop",
+            Some("limit") => "length",
+            _ => "unknown",
+        });
+        let word = event.stopping_word.filter(|word| !word.is_empty());
+        let usage = event.stop.then(|| Usage {
+            prompt_tokens: event.tokens_evaluated,
+            completion_tokens: event.tokens_predicted,
+            prompt_tokens_details: Some(PromptTokens {
+                cached_tokens: event.timings.and_then(|timings| timings.cache_n),
+            }),
+        });
+        let delta = Delta {
+            text: event.content,
+            finish_reason: reason.map(|reason| Text(Cow::Borrowed(reason))),
+            stop_reason: word.map(|word| StopWord::Text(word.0)),
+            token_ids: event.tokens,
+            tokens_so_far: event.tokens_predicted,
+            ..Delta::default()
+        };
+        Self {
+            choices: Some(First(Some(delta))),
+            prompt_token_ids: None,
+            usage,
+            error: event.error,
+            object: None,
+        }
+    }
 }
 
 /// The first element of a list; the others are skipped. Takes no memory of its own, as a list would.
@@ -262,6 +323,13 @@ impl<'de> Visitor<'de> for BestVisitor {
         }
         Ok(Best(best))
     }
+}
+
+/// The text of tokens, by either of its names.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Detokenized<'a> {
+    #[serde(borrow, alias = "prompt")]
+    pub(crate) text: Text<'a>,
 }
 
 /// The answer of `GET /v1/models`.

@@ -8,7 +8,7 @@
 )]
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -17,10 +17,11 @@ use tidemill_config::Config;
 use tidemill_domain::{Completion, Digest, Ending, EvaluationId, GroupId, ItemKey, Release, Reuse, Served, Timestamp};
 use tidemill_service::leader::Looks;
 use tidemill_service::settle::MOST_FAILURES;
-use tidemill_service::{Context, Failure, Follow, Obstacle, Published, Start, acquire, connect, prepare, work};
+use tidemill_service::{Context, Failure, Follow, Obstacle, Published, Slots, Start, acquire, connect, prepare, work};
 use tidemill_storage::{Address, Store};
 use tidemill_streams::{Durable, Released, declared, durable, subject};
 use tidemill_testkit::broker::Broker;
+use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 struct Bench {
@@ -228,6 +229,55 @@ async fn failures_and_panics_are_delivered_again_until_the_effect_is_stored() {
     };
     assert_eq!(wait_for_done(&bench.context, 12).await.len(), 12);
     assert_eq!(tries.load(Ordering::Relaxed), 12 + 3 + 3);
+    stop.cancel();
+    working.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_takes_as_many_as_it_is_told_at_each_time() {
+    let bench = bench().await;
+    release_all(&bench.context, 12).await;
+    let stop = CancellationToken::new();
+    let (slots, taking) = watch::channel(Slots::fixed(2));
+    let (running, gate) = (Arc::new(AtomicU32::new(0)), Arc::new(Semaphore::new(0)));
+    let working = {
+        let (context, stop) = (bench.context.clone(), stop.clone());
+        let (running, gate) = (Arc::clone(&running), Arc::clone(&gate));
+        tokio::spawn(async move {
+            let handler = move |_| {
+                let (running, gate) = (Arc::clone(&running), Arc::clone(&gate));
+                async move {
+                    running.fetch_add(1, Ordering::Relaxed);
+                    gate.acquire().await.unwrap().forget();
+                    running.fetch_sub(1, Ordering::Relaxed);
+                    Ok(())
+                }
+            };
+            work(&context, &impatient(), taking, &stop, handler).await;
+        })
+    };
+    let reaches = async |wanted| {
+        let reached = async {
+            while running.load(Ordering::Relaxed) != wanted {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let reached = tokio::time::timeout(Duration::from_secs(20), reached).await;
+        assert!(
+            reached.is_ok(),
+            "{} are worked on, not {wanted}",
+            running.load(Ordering::Relaxed)
+        );
+    };
+    reaches(2).await;
+    slots.send_replace(Slots::fixed(7));
+    reaches(7).await;
+    slots.send_replace(Slots::fixed(1));
+    // Six end and nothing follows: then there is a slot again, for one after the other.
+    gate.add_permits(6);
+    reaches(1).await;
+    gate.add_permits(12);
+    reaches(0).await;
     stop.cancel();
     working.await.unwrap();
 }

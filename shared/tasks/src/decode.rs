@@ -33,6 +33,8 @@ pub(crate) struct BenchmarkEntry {
     pub(crate) cluster: Option<Located<String>>,
     pub(crate) limit: Option<u64>,
     pub(crate) settings: Settings,
+    /// Of the settings' samples.
+    pub(crate) spare_samples: u32,
     pub(crate) grader: GraderSpec,
 }
 
@@ -169,7 +171,7 @@ fn benchmark(text: &str, mut fields: Fields<'_, '_>) -> Option<BenchmarkEntry> {
     let cluster = fields.optional::<String>("cluster", |name| column(name));
     let limit = fields.optional("limit", |limit: &u64| at_least_one(*limit));
     let grader = grader(text, &mut fields);
-    let settings = settings(&mut fields, grader.as_ref());
+    let (settings, spare_samples) = settings(&mut fields, grader.as_ref());
     if let Some(grader) = &grader {
         choices_rule(&mut fields, grader);
         likelihood_rule(&mut fields, grader);
@@ -194,6 +196,7 @@ fn benchmark(text: &str, mut fields: Fields<'_, '_>) -> Option<BenchmarkEntry> {
         cluster,
         limit: limit.map(|limit| limit.value),
         settings,
+        spare_samples,
         grader: grader?,
     })
 }
@@ -285,9 +288,10 @@ fn grader(text: &str, fields: &mut Fields<'_, '_>) -> Option<GraderSpec> {
     grader_spec::decode(Fields::new(text, table, place, "grader.", fields.problems()))
 }
 
-fn settings(fields: &mut Fields<'_, '_>, grader: Option<&GraderSpec>) -> Settings {
+/// The settings, and how many of their samples are spare ones.
+fn settings(fields: &mut Fields<'_, '_>, grader: Option<&GraderSpec>) -> (Settings, u32) {
     let is_likelihood = matches!(grader, Some(GraderSpec::Likelihood { .. }));
-    let settings = Settings {
+    let mut settings = Settings {
         max_tokens: fields.or_default("max_tokens", MAX_TOKENS, |tokens| {
             if is_likelihood {
                 Ok(())
@@ -307,20 +311,31 @@ fn settings(fields: &mut Fields<'_, '_>, grader: Option<&GraderSpec>) -> Setting
         seed: fields.or_default("seed", 0, any),
         samples: fields.or_default("samples", SAMPLES, |samples| at_least_one(u64::from(*samples))),
     };
+    let samples = settings.samples;
+    let spare_samples = fields.or_default("spare_samples", 0, |spare: &u32| match samples.checked_add(*spare) {
+        Some(_) => Ok(()),
+        None => Err(format!(
+            "and samples are {} together, more than {}",
+            u64::from(samples) + u64::from(*spare),
+            u32::MAX
+        )),
+    });
+    settings.samples = samples.saturating_add(spare_samples);
     if settings.samples > 1 && (is_likelihood || settings.temperature == 0.0) {
         let reason = if is_likelihood {
             "nothing is drawn by grader kind likelihood"
         } else {
             "temperature is 0"
         };
-        let line = fields.line_of_field("samples");
+        let field = if samples > 1 { "samples" } else { "spare_samples" };
+        let line = fields.line_of_field(field);
         let message = format!(
             "all {} samples of an item will be alike, because {reason}",
             settings.samples
         );
-        fields.warn("samples", line, message);
+        fields.warn(field, line, message);
     }
-    settings
+    (settings, spare_samples)
 }
 
 fn choices_rule(fields: &mut Fields<'_, '_>, grader: &GraderSpec) {

@@ -85,6 +85,10 @@ pub struct BenchmarkTable {
     /// Samples drawn for each item, at least 1. Default 1.
     #[schemars(default = "defaults::samples", range(min = 1))]
     pub samples: u32,
+    /// Further samples of each item, drawn when nothing else waits for the engine. They are declared like the others: all of them
+    /// end, and all count. Default 0.
+    #[schemars(default)]
+    pub spare_samples: u32,
     /// The column that groups items which are not independent, for the standard error. Default none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,

@@ -28,6 +28,8 @@ struct Format {
     app: Arc<App>,
     has_logprobs: bool,
     return_token_ids: bool,
+    /// The rendered prompt, where its tokens are asked for.
+    prompt: Option<Vec<u32>>,
 }
 
 pub(super) async fn create(State(app): State<Arc<App>>, body: Bytes) -> Result<Response, ApiError> {
@@ -59,11 +61,13 @@ pub(super) async fn create(State(app): State<Arc<App>>, body: Bytes) -> Result<R
         prompt: prompt.len(),
         completion: 0,
     };
+    let told = settings.return_token_ids.then(|| prompt.clone());
     let events = generation::start(&app, &[prompt], vec![params], settings.samples).await?;
     let format = Format {
         app: Arc::clone(&app),
         has_logprobs: logprobs.is_some(),
         return_token_ids: settings.return_token_ids,
+        prompt: told,
     };
     let header = Header::new("chatcmpl", &app);
     if settings.stream {
@@ -88,7 +92,9 @@ pub(super) async fn create(State(app): State<Arc<App>>, body: Bytes) -> Result<R
         };
         choices.push(format.choice(index, ("message", message), &output.piece, Some(&end)));
     }
-    Ok(Json(header.wrap("chat.completion", choices.into(), Some(usage))).into_response())
+    let mut answer = header.wrap("chat.completion", choices.into(), Some(usage));
+    format.tell_prompt(&mut answer);
+    Ok(Json(answer).into_response())
 }
 
 fn take_logprobs(fields: &mut Fields) -> Result<Option<usize>, ApiError> {
@@ -140,6 +146,13 @@ fn plain_message(mut message: Map<String, Value>) -> Result<Map<String, Value>, 
 }
 
 impl Format {
+    /// Adds the prompt's tokens to an answer or to the first chunk of one, beside the choices: they are the same for all.
+    fn tell_prompt(&self, answer: &mut Value) {
+        if let Some(prompt) = &self.prompt {
+            answer["prompt_token_ids"] = json!(prompt);
+        }
+    }
+
     fn choice(&self, index: usize, body: (&str, Value), piece: &Piece, end: Option<&Ending>) -> Value {
         let (reason, stop) = match end {
             Some(Ending::Finished { reason, stop }) => (Some(reason.as_str()), stop.as_deref()),
@@ -203,7 +216,9 @@ impl Frames for Stream {
         let mut chunks = Vec::new();
         if !std::mem::replace(&mut self.has_role[event.index], true) {
             let delta = json!({"role": "assistant", "content": ""});
-            chunks.push(self.chunk(event.index, delta, &Piece::default(), None));
+            let mut opening = self.chunk(event.index, delta, &Piece::default(), None);
+            self.format.tell_prompt(&mut opening);
+            chunks.push(opening);
         }
         let delta = json!({"content": event.piece.text});
         chunks.push(self.chunk(event.index, delta, &event.piece, event.end.as_ref()));

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     sampling::TokenScore,
-    schedule::{Ending, Event, Piece},
+    schedule::{Ending, Event, Params, Piece},
 };
 
 /// Tokens generated when the request does not say: OpenAI's default.
@@ -41,6 +41,8 @@ enum Prompt {
 struct Prepared {
     text: String,
     tokens: Vec<u32>,
+    /// It came as tokens.
+    is_tokens: bool,
 }
 
 /// How choices are written out.
@@ -73,7 +75,10 @@ pub(super) async fn create(State(app): State<Arc<App>>, body: Bytes) -> Result<R
     let prompts = prepare(&app, prompt, add_special).await?;
     let params = prompts.iter().map(|prompt| {
         let max_tokens = generation::check_prompt(&app, &prompt.tokens, settings.max_tokens, DEFAULT_MAX_TOKENS)?;
-        Ok(settings.params(max_tokens, logprobs, logprobs.filter(|_| echo)))
+        Ok(Params {
+            goes_on: prompt.is_tokens,
+            ..settings.params(max_tokens, logprobs, logprobs.filter(|_| echo))
+        })
     });
     let params = params.collect::<Result<Vec<_>, ApiError>>()?;
     let tokens: Vec<_> = prompts.iter().map(|prompt| prompt.tokens.clone()).collect();
@@ -125,7 +130,11 @@ async fn prepare(app: &Arc<App>, prompt: Prompt, add_special: bool) -> Result<Ve
     let mut prompts = Vec::with_capacity(texts.len());
     for text in texts {
         let tokens = generation::encode(app, text.clone(), add_special).await?;
-        prompts.push(Prepared { text, tokens });
+        prompts.push(Prepared {
+            text,
+            tokens,
+            is_tokens: false,
+        });
     }
     Ok(prompts)
 }
@@ -135,6 +144,7 @@ impl Prepared {
         Self {
             text: app.text.decode(&tokens, true),
             tokens,
+            is_tokens: true,
         }
     }
 }

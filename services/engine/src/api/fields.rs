@@ -66,7 +66,7 @@ fn neutral(name: &str) -> Option<Vec<Value>> {
     Some(match name {
         "presence_penalty" | "frequency_penalty" | "min_p" | "min_tokens" => vec![json!(0)],
         "repetition_penalty" | "length_penalty" | "best_of" => vec![json!(1)],
-        "use_beam_search" | "include_stop_str_in_output" | "continue_final_message" => vec![json!(false)],
+        "use_beam_search" | "continue_final_message" => vec![json!(false)],
         "spaces_between_special_tokens" => vec![json!(true)],
         "suffix" => vec![json!("")],
         "logit_bias" => vec![json!({})],

@@ -23,6 +23,7 @@ pub(super) struct Settings {
     pub(super) return_token_ids: bool,
     sampling: Sampling,
     stop: Vec<String>,
+    include_stop: bool,
     ignore_eos: bool,
     skip_special: bool,
 }
@@ -69,6 +70,7 @@ impl Settings {
             return_token_ids: fields.take("return_token_ids")?.unwrap_or(false),
             sampling: sampling(fields)?,
             stop,
+            include_stop: fields.take("include_stop_str_in_output")?.unwrap_or(false),
             ignore_eos: fields.take("ignore_eos")?.unwrap_or(false),
             skip_special: fields.take("skip_special_tokens")?.unwrap_or(true),
         })
@@ -84,6 +86,9 @@ impl Settings {
             prompt_logprobs,
             ignore_eos: self.ignore_eos,
             skip_special: self.skip_special,
+            include_stop: self.include_stop,
+            tells_tokens: self.return_token_ids,
+            goes_on: false,
             stream: self.stream,
         }
     }

@@ -20,6 +20,12 @@ pub(crate) struct Params {
     pub(crate) prompt_logprobs: Option<usize>,
     pub(crate) ignore_eos: bool,
     pub(crate) skip_special: bool,
+    /// The text that ends the answer is given out as its last part.
+    pub(crate) include_stop: bool,
+    /// Tokens are given out, hence only together with all of their text.
+    pub(crate) tells_tokens: bool,
+    /// The prompt came as tokens: what is generated is decoded as going on from them.
+    pub(crate) goes_on: bool,
     /// Whether an event is wanted for each token instead of one at the end.
     pub(crate) stream: bool,
 }

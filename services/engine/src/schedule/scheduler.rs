@@ -103,7 +103,7 @@ impl<D: Decoder> Scheduler<D> {
         while self.running.len() < self.max_sequences {
             let Some(job) = self.waiting.pop_front() else { return };
             let cache = self.model.new_cache(job.prompt.len() + job.params.max_tokens);
-            self.running.push(Sequence::new(job, cache));
+            self.running.push(Sequence::new(job, cache, &self.text));
         }
     }
 
@@ -289,6 +289,9 @@ mod tests {
             prompt_logprobs: None,
             ignore_eos: false,
             skip_special: true,
+            include_stop: false,
+            tells_tokens: false,
+            goes_on: false,
             stream: false,
         });
         for (index, prompt) in prompts.iter().enumerate() {

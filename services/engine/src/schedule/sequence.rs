@@ -35,15 +35,20 @@ pub(super) struct Surroundings<'a> {
 
 impl<C> Sequence<C> {
     /// Puts `job` into a slot with an empty cache.
-    pub(super) fn new(job: Job, cache: C) -> Self {
+    pub(super) fn new(job: Job, cache: C, text: &TextModel) -> Self {
         let params = &job.params;
+        let detokenizer = if params.goes_on {
+            Detokenizer::after(text, &job.prompt, params.skip_special)
+        } else {
+            Detokenizer::new(params.skip_special)
+        };
         Self {
             cache,
             tokens: job.prompt.clone(),
             computed: 0,
             draws: Draws::new(params.sampling.seed, job.sample),
-            detokenizer: Detokenizer::new(params.skip_special),
-            stops: StopMatcher::new(params.stop.clone()),
+            detokenizer,
+            stops: StopMatcher::new(params.stop.clone(), params.include_stop),
             piece: Piece::default(),
             ended: false,
             job,
@@ -143,7 +148,9 @@ impl<C> Sequence<C> {
         if self.generated() >= params.max_tokens {
             return self.finish(FinishReason::Length, around);
         }
-        if params.stream && !(self.piece.text.is_empty() && self.piece.scores.is_empty()) {
+        // Who is told the tokens gets them with their whole text.
+        let keeps_step = !params.tells_tokens || self.detokenizer.is_clean();
+        if params.stream && keeps_step && !(self.piece.text.is_empty() && self.piece.scores.is_empty()) {
             self.send(None);
         }
     }

@@ -37,6 +37,26 @@ impl Detokenizer {
         }
     }
 
+    /// Starts a text that goes on where `tokens` end, so that its first token is decoded as one in the middle.
+    pub(crate) fn after(model: &TextModel, tokens: &[u32], skip_special: bool) -> Self {
+        let window = tokens[tokens.len().saturating_sub(KEPT_ON_CUT)..].to_vec();
+        let text = model.decode(&window, skip_special);
+        if text.ends_with(REPLACEMENT) {
+            return Self::new(skip_special);
+        }
+        Self {
+            skip_special,
+            context: window.len(),
+            window,
+            emitted: text.len(),
+        }
+    }
+
+    /// All text of the tokens so far was given out.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.context == self.window.len()
+    }
+
     /// Adds a token and returns the text that became certain.
     pub(crate) fn push(&mut self, model: &TextModel, token: u32) -> String {
         self.window.push(token);
@@ -81,6 +101,31 @@ impl Detokenizer {
 mod tests {
     use super::*;
     use crate::testing::sample;
+
+    #[test]
+    fn a_text_that_goes_on_has_the_pieces_of_the_whole() {
+        let model = TextModel::load(&sample("hf-single"), 384).unwrap();
+        let tokens = model
+            .encode("caf\u{e9} \u{1f600} a\n\nthe Work \u{e9}\u{e9}", false)
+            .unwrap();
+        for cut in 0..tokens.len() {
+            let mut first = Detokenizer::new(true);
+            let beginning: String = tokens[..cut].iter().map(|token| first.push(&model, *token)).collect();
+            if !first.is_clean() {
+                continue;
+            }
+            let mut second = Detokenizer::after(&model, &tokens[..cut], true);
+            let mut text = beginning;
+            tokens[cut..]
+                .iter()
+                .for_each(|token| text += &second.push(&model, *token));
+            assert_eq!(
+                text + &second.finish(&model),
+                model.decode(&tokens, true),
+                "cut at {cut}"
+            );
+        }
+    }
 
     fn pieces(model: &TextModel, tokens: &[u32]) -> Vec<String> {
         let mut detokenizer = Detokenizer::new(true);

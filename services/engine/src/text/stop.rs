@@ -1,9 +1,13 @@
 //! Stop strings in text that arrives in pieces.
 
-/// Finds the first of several stop strings, holding back text that may be the beginning of one.
+/// Finds the first of several stop strings, holding back text that may be the beginning of one; or, where the stop string is
+/// wanted too, nothing.
 #[derive(Debug, Default)]
 pub(crate) struct StopMatcher {
     stops: Vec<String>,
+    /// The stop string is part of the text.
+    includes: bool,
+    /// Text that may be the beginning of a stop string: held back, or given out already.
     held: String,
 }
 
@@ -18,9 +22,10 @@ pub(crate) struct StopMatch {
 
 impl StopMatcher {
     /// Looks for `stops`, none of which is empty.
-    pub(crate) fn new(stops: Vec<String>) -> Self {
+    pub(crate) fn new(stops: Vec<String>, includes: bool) -> Self {
         Self {
             stops,
+            includes,
             held: String::new(),
         }
     }
@@ -33,6 +38,7 @@ impl StopMatcher {
                 stop: None,
             };
         }
+        let given = if self.includes { self.held.len() } else { 0 };
         self.held.push_str(piece);
         let first = self
             .stops
@@ -40,12 +46,12 @@ impl StopMatcher {
             .filter_map(|stop| self.held.find(stop.as_str()).map(|at| (at, stop)));
         // Of stops that begin at the same place, the one given first counts.
         if let Some((at, stop)) = first.min_by_key(|(at, _)| *at) {
+            let end = if self.includes { at + stop.len() } else { at };
             let stop = Some(stop.clone());
-            self.held.truncate(at);
-            return StopMatch {
-                text: std::mem::take(&mut self.held),
-                stop,
-            };
+            self.held.truncate(end);
+            let text = self.held.split_off(given);
+            self.held.clear();
+            return StopMatch { text, stop };
         }
         let kept = self
             .stops
@@ -54,15 +60,17 @@ impl StopMatcher {
             .max()
             .unwrap_or(0);
         let rest = self.held.split_off(self.held.len() - kept);
+        let text = std::mem::replace(&mut self.held, rest);
         StopMatch {
-            text: std::mem::replace(&mut self.held, rest),
+            text: if self.includes { piece.to_owned() } else { text },
             stop: None,
         }
     }
 
     /// Gives out what was held back, when the text ends without a stop.
     pub(crate) fn finish(&mut self) -> String {
-        std::mem::take(&mut self.held)
+        let held = std::mem::take(&mut self.held);
+        if self.includes { String::new() } else { held }
     }
 }
 
@@ -84,7 +92,11 @@ mod tests {
     use super::*;
 
     fn run(stops: &[&str], pieces: &[&str]) -> (Vec<String>, Option<String>) {
-        let mut matcher = StopMatcher::new(stops.iter().map(|stop| (*stop).to_owned()).collect());
+        matched(stops, pieces, false)
+    }
+
+    fn matched(stops: &[&str], pieces: &[&str], includes: bool) -> (Vec<String>, Option<String>) {
+        let mut matcher = StopMatcher::new(stops.iter().map(|stop| (*stop).to_owned()).collect(), includes);
         let mut texts = Vec::new();
         for piece in pieces {
             let found = matcher.push(piece);
@@ -101,6 +113,15 @@ mod tests {
     fn a_stop_is_found_across_pieces_and_cut_off() {
         let (texts, stop) = run(&["\n\nQ:"], &["one\n", "\nQ", ": two"]);
         assert_eq!((texts.concat().as_str(), stop.as_deref()), ("one", Some("\n\nQ:")));
+    }
+
+    #[test]
+    fn with_the_stop_wanted_nothing_is_held_back_and_it_ends_the_text() {
+        let (texts, stop) = matched(&["\n\nQ:", "abc"], &["one\n", "\nQ", ": two"], true);
+        assert_eq!(texts, ["one\n", "\nQ", ":"]);
+        assert_eq!(stop.as_deref(), Some("\n\nQ:"));
+        let (texts, stop) = matched(&["abc"], &["xab", "abd", "a"], true);
+        assert_eq!((texts.concat().as_str(), stop), ("xababda", None));
     }
 
     #[test]

@@ -118,7 +118,7 @@ async fn a_stream_carries_what_the_whole_answer_would() {
             chunks.last().unwrap()["choices"][0]["finish_reason"],
             whole["choices"][0]["finish_reason"]
         );
-        assert!(chunks.len() > 3);
+        assert!(chunks.len() > 2);
     }
     server.stop().await;
 }

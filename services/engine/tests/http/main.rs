@@ -10,6 +10,7 @@
 mod batching;
 mod chat;
 mod completions;
+mod continuation;
 mod errors;
 mod lifecycle;
 mod loading;

@@ -3,18 +3,17 @@
 use std::time::Duration;
 
 use tidemill_config::Loader;
-use tidemill_domain::Source;
-use tidemill_inference::Probed;
+use tidemill_domain::{EngineKind, Source};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use super::{EngineError, Engines, answer};
+use super::{EngineError, Engines, Ready, answer};
 
 /// How long the others may take once one has answered; those that take longer join later.
 const OTHERS_MAY_TAKE: Duration = Duration::from_secs(1);
 
 /// A replica's address with its answer.
-type Answered = (String, Result<Probed, EngineError>);
+type Answered = (String, Result<Ready, EngineError>);
 
 /// Replicas that are being asked.
 pub(super) type Away = JoinSet<Answered>;
@@ -35,15 +34,17 @@ pub(super) async fn attach(
         model: model.to_owned(),
     };
     let mut engines = Engines::new(source, model, limit, config.max_in_flight);
+    engines.kind = kind_named(&config.engine_kind);
+    let kind = engines.kind;
     for url in urls {
-        ask(&mut engines.away, url, model, config.endpoint_patience);
+        ask(&mut engines.away, (url, model), config.endpoint_patience, kind);
     }
     let mut failures = Vec::new();
     let mut last_call: Option<Instant> = None;
     while let Some((url, answered)) = next(&mut engines.away, last_call).await {
         match answered {
-            Ok(probed) => {
-                engines.join(&url, &probed);
+            Ok(ready) => {
+                engines.join(&url, ready);
                 last_call.get_or_insert_with(|| Instant::now() + OTHERS_MAY_TAKE);
             }
             Err(error) => {
@@ -56,7 +57,7 @@ pub(super) async fn attach(
         return Err(none_of(failures));
     }
     let silent = failures.iter().filter(|(_, error)| error.is_silence());
-    silent.for_each(|(url, _)| ask(&mut engines.away, url, model, config.endpoint_patience));
+    silent.for_each(|(url, _)| ask(&mut engines.away, (url, model), config.endpoint_patience, kind));
     Ok(engines)
 }
 
@@ -70,10 +71,15 @@ async fn next(away: &mut Away, last_call: Option<Instant>) -> Option<Answered> {
         .ok()
 }
 
-fn ask(away: &mut Away, url: &str, model: &str, patience: Duration) {
+/// The kind of this name; none for the empty one, which asks to find out. The configuration takes no other.
+fn kind_named(name: &str) -> Option<EngineKind> {
+    EngineKind::ALL.into_iter().find(|kind| kind.label() == name)
+}
+
+fn ask(away: &mut Away, (url, model): (&str, &str), patience: Duration, kind: Option<EngineKind>) {
     let (url, model) = (url.to_owned(), model.to_owned());
     away.spawn(async move {
-        let answered = answer(&url, &model, patience, None).await;
+        let answered = answer(&url, &model, patience, None, kind).await;
         (url, answered)
     });
 }
@@ -96,20 +102,29 @@ impl Engines {
     pub(super) async fn joined(&mut self) {
         while let Some((url, answered)) = next(&mut self.away, None).await {
             match answered {
-                Ok(probed) if probed.context_length.is_some_and(|length| length < self.longest_answer) => {
+                Ok(ready) if self.scores && ready.scoring_refusal.is_some() => {
+                    let reason = ready.scoring_refusal.unwrap_or_default();
+                    tracing::warn!(url, reason, "replica left out: it cannot score by likelihood");
+                }
+                Ok(ready)
+                    if ready
+                        .probed
+                        .context_length
+                        .is_some_and(|length| length < self.longest_answer) =>
+                {
                     tracing::warn!(
                         url,
-                        context_length = probed.context_length,
+                        context_length = ready.probed.context_length,
                         longest_answer = self.longest_answer,
                         "replica left out: its context is shorter than an answer may be"
                     );
                 }
-                Ok(probed) => {
-                    self.join(&url, &probed);
+                Ok(ready) => {
+                    self.join(&url, ready);
                     tracing::info!(url, "replica joined");
                     return;
                 }
-                Err(EngineError::Silent { waited, .. }) => ask(&mut self.away, &url, &self.model, waited),
+                Err(EngineError::Silent { waited, .. }) => ask(&mut self.away, (&url, &self.model), waited, self.kind),
                 Err(error) => tracing::warn!(url, %error, "replica left out"),
             }
         }
@@ -131,6 +146,7 @@ pub(super) fn shares(limit: Option<u32>, each: u32, replicas: usize) -> Vec<u32>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tidemill_domain::{GraderSpec, Normalise};
     use tidemill_testkit::FakeEngine;
 
     fn config(patience: Duration) -> Loader {
@@ -183,6 +199,40 @@ mod tests {
         let text = error.to_string();
         assert!(urls.iter().all(|url| text.contains(url.as_str())), "{text}");
         assert!(text.contains("another-model"), "{text}");
+    }
+
+    #[test]
+    fn the_kinds_of_the_configuration_are_those_that_there_are() {
+        for kind in EngineKind::ALL {
+            assert_eq!(kind_named(kind.label()), Some(kind));
+            let environment = [("TIDEMILL_LOADER__ENGINE_KIND".to_owned(), kind.label().to_owned())];
+            let config = tidemill_config::load(None, environment).unwrap();
+            assert_eq!(config.loader.engine_kind, kind.label());
+        }
+        assert_eq!(kind_named(&Loader::default().engine_kind), None);
+        let environment = [("TIDEMILL_LOADER__ENGINE_KIND".to_owned(), "vlmm".to_owned())];
+        let error = tidemill_config::load(None, environment).unwrap_err().to_string();
+        assert!(error.contains("vlmm") && error.contains("sglang"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_suite_by_likelihood_is_refused_before_any_item_where_no_prompt_has_log_probabilities() {
+        let engine = FakeEngine::start().unwrap();
+        let config = Loader {
+            engine_kind: "llamacpp".to_owned(),
+            ..config(Duration::from_secs(30))
+        };
+        let mut engines = attach(&config, None, &[engine.url()], engine.model()).await.unwrap();
+        assert_eq!(engines.replicas()[0].kind, EngineKind::LlamaCpp);
+        let mut manifest = crate::dispatch::tests::manifest_of(&[("choices", 1, 1, 8)]);
+        assert_eq!(engines.refusal(&manifest), None);
+        manifest.benchmarks[0].grader = GraderSpec::Likelihood {
+            normalise: Normalise::None,
+        };
+        let reason = engines.refusal(&manifest).unwrap();
+        for part in [engine.url().as_str(), "likelihood", "choices"] {
+            assert!(reason.contains(part), "{reason}");
+        }
     }
 
     #[tokio::test]

@@ -8,21 +8,21 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tidemill_config::Loader;
-use tidemill_inference::{Probed, is_reachable};
+use tidemill_inference::is_reachable;
 use tidemill_service::backoff::Backoff;
 use tidemill_telemetry::Metric;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, ChildStderr, Command};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{EngineError, answer};
+use super::{EngineError, Ready, answer};
 use crate::checkpoint;
 
 /// A started engine that answered.
 pub(super) struct Started {
     pub(super) process: Process,
     pub(super) url: String,
-    pub(super) probed: Probed,
+    pub(super) ready: Ready,
 }
 
 /// Starts an engine on a checkpoint and waits for its first answer.
@@ -33,7 +33,7 @@ pub(super) async fn start(config: &Loader, uri: &str) -> Result<Started, EngineE
     let verify = phase("verify", begun);
     let (mut process, url) = spawn(config, &folder)?;
     match first_answer(&mut process, &url, config.engine_patience).await {
-        Ok((listen, answered, probed)) => {
+        Ok((listen, answered, ready)) => {
             tracing::info!(
                 url,
                 checkpoint = %folder.display(),
@@ -43,7 +43,7 @@ pub(super) async fn start(config: &Loader, uri: &str) -> Result<Started, EngineE
                 all_seconds = begun.elapsed().as_secs_f64(),
                 "engine ready"
             );
-            Ok(Started { process, url, probed })
+            Ok(Started { process, url, ready })
         }
         Err(error) => {
             process.stop().await;
@@ -64,13 +64,13 @@ fn spawn(config: &Loader, folder: &Path) -> Result<(Process, String), EngineErro
 }
 
 /// Waits for the port, then for an answer. Returns how long each took.
-async fn first_answer(process: &mut Process, url: &str, patience: Duration) -> Result<(f64, f64, Probed), EngineError> {
+async fn first_answer(process: &mut Process, url: &str, patience: Duration) -> Result<(f64, f64, Ready), EngineError> {
     let begun = Instant::now();
     process.listening(url, patience).await?;
     let listen = phase("listen", begun);
     let begun = Instant::now();
-    let probed = answer(url, MODEL, patience, Some(process)).await?;
-    Ok((listen, phase("first_answer", begun), probed))
+    let ready = answer(url, MODEL, patience, Some(process), None).await?;
+    Ok((listen, phase("first_answer", begun), ready))
 }
 
 fn phase(name: &'static str, begun: Instant) -> f64 {

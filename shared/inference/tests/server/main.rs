@@ -1,6 +1,10 @@
 //! The adapter against a real HTTP server whose answers are scripted.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of a test file, which is nothing but tests")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of a test file, which is nothing but tests"
+)]
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,6 +24,8 @@ use tidemill_inference::{
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
+mod cases;
+mod real;
 mod streaming;
 
 type Script = dyn Fn(&str, &Value) -> Response + Send + Sync;
@@ -374,7 +380,7 @@ async fn a_warm_engine_is_probed_with_a_real_request() {
         _ => word_echo(body, false),
     })
     .await;
-    let probed = probe(&server.url(), "tiny").await.unwrap();
+    let probed = probe(&server.url(), "tiny", None).await.unwrap();
     assert_eq!(probed.context_length, Some(1024));
     assert!(probed.capabilities.metrics && probed.capabilities.prompt_logprobs);
     assert_eq!(server.paths(), ["/v1/models", "/v1/completions"]);
@@ -384,7 +390,7 @@ async fn a_warm_engine_is_probed_with_a_real_request() {
 
 async fn probe_error(script: impl Fn(&str, &Value) -> Response + Send + Sync + 'static) -> ProbeError {
     let server = Server::start(script).await;
-    probe(&server.url(), "tiny").await.unwrap_err()
+    probe(&server.url(), "tiny", None).await.unwrap_err()
 }
 
 #[tokio::test]
@@ -413,12 +419,12 @@ async fn each_wrong_server_is_refused_with_its_own_reason() {
     })
     .await;
     assert!(broken.to_string().contains("status 500: kernel missing"), "{broken}");
-    let nobody = probe("http://127.0.0.1:9", "tiny").await.unwrap_err();
+    let nobody = probe("http://127.0.0.1:9", "tiny", None).await.unwrap_err();
     assert!(matches!(nobody, ProbeError::Unreachable { .. }), "{nobody}");
     assert!(nobody.is_passing() && starting.is_passing() && broken.is_passing());
     assert!(!wrong_model.is_passing() && !html.is_passing() && !locked.is_passing());
     assert!(!is_reachable("http://127.0.0.1:9").await);
-    let no_address = probe("ftp://x", "tiny").await.unwrap_err();
+    let no_address = probe("ftp://x", "tiny", None).await.unwrap_err();
     assert!(matches!(no_address, ProbeError::Client(_)), "{no_address}");
 }
 
@@ -430,7 +436,7 @@ async fn a_server_without_prompt_log_probabilities_fails_the_scoring_check() {
             "usage": { "prompt_tokens": 4, "completion_tokens": 1 } })),
     })
     .await;
-    let probed = probe(&server.url(), "tiny").await.unwrap();
+    let probed = probe(&server.url(), "tiny", None).await.unwrap();
     let error = probed.check_scoring().await.unwrap_err();
     assert!(matches!(error, ProbeError::NoPromptLogprobs { .. }), "{error}");
 }
@@ -445,7 +451,7 @@ async fn a_server_with_the_chat_endpoint_alone_passes_without_scoring() {
         _ => StatusCode::NOT_FOUND.into_response(),
     })
     .await;
-    let probed = probe(&server.url(), "tiny").await.unwrap();
+    let probed = probe(&server.url(), "tiny", None).await.unwrap();
     assert!(!probed.capabilities.prompt_logprobs);
 }
 

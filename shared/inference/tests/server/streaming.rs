@@ -73,6 +73,7 @@ async fn a_streamed_answer_is_the_whole_one_with_its_tokens_and_its_connection_i
     assert_eq!((answer.prompt_tokens, answer.completion_tokens), (5, 2));
     assert!(answer.first_token_after.is_some());
     assert_eq!((partial.prompt_tokens, partial.tokens), (vec![1, 2], vec![7, 8]));
+    assert_eq!(engine.progress(), Some(2), "its tokens are counted as they arrive");
     let body = &server.bodies()[0];
     assert_eq!(
         (&body["stream"], &body["return_token_ids"]),
@@ -241,18 +242,38 @@ async fn an_answer_is_continued_from_its_tokens_where_the_engine_can() {
         );
         assert_eq!((partial.tokens, partial.continuations), (vec![3, 4, 5, 6], 1));
     }
-    let body = &server.bodies()[0];
+    let at = server.paths().iter().position(|path| path != "/detokenize").unwrap();
+    let body = &server.bodies()[at];
     assert_eq!(
         (&body["prompt"], &body["max_tokens"]),
         (&json!([1, 2, 3, 4]), &json!(14))
     );
     // The template is in the tokens already: it must not be applied once more.
-    assert_eq!(server.paths()[0], "/v1/completions");
+    assert_eq!(server.paths()[at], "/v1/completions");
 
     let mut partial = begun();
     let answer = answer_of(complete(&server.engine(), &streamed(&text()), &mut partial).await);
     assert_eq!(answer.text, "whole.", "an engine without token ids begins again");
     assert_eq!(partial.text, "whole.");
+}
+
+#[tokio::test]
+async fn an_answer_that_was_cut_within_a_character_begins_anew() {
+    for (tail, whole) in [("4", false), ("4\u{fffd}", true)] {
+        let server = Server::start(move |path, body| {
+            if path == "/detokenize" {
+                assert_eq!(body["tokens"], json!([3, 4]));
+                return ok(&json!({ "prompt": tail }));
+            }
+            let first = if body["prompt"].is_array() { "2" } else { "whole" };
+            streaming(events(&[piece(first, 5), last(6), counts(2)]))
+        })
+        .await;
+        let mut partial = begun();
+        let engine = of_kind(&server.url(), EngineKind::Vllm);
+        let answer = answer_of(complete(&engine, &streamed(&text()), &mut partial).await);
+        assert_eq!(answer.text, if whole { "whole." } else { " 42." }, "{tail:?}");
+    }
 }
 
 #[tokio::test]
@@ -272,6 +293,120 @@ async fn what_cannot_be_continued_after_all_is_asked_for_anew() {
     assert_eq!(attempt.requests, 2);
     let answer = answer_of(attempt.verdict);
     assert_eq!((answer.text.as_str(), partial.continuations), ("whole.", 0));
+}
+
+#[tokio::test]
+async fn the_kind_of_an_engine_shows_in_its_owner_or_in_what_only_it_has() {
+    let models = |owner: &str| json!({ "object": "list", "data": [{ "id": "tiny", "owned_by": owner }] });
+    for (owner, document, kind) in [
+        ("vllm", "", EngineKind::Vllm),
+        ("sglang", "", EngineKind::Sglang),
+        ("llamacpp", "", EngineKind::LlamaCpp),
+        ("tidemill", "", EngineKind::Embedded),
+        ("somebody", "", EngineKind::OpenAi),
+        ("somebody", "/metrics", EngineKind::Vllm),
+        ("somebody", "/props", EngineKind::LlamaCpp),
+        ("somebody", "/get_model_info", EngineKind::Sglang),
+    ] {
+        let server = Server::start(move |path, _| match path {
+            "/v1/models" => ok(&models(owner)),
+            "/v1/completions" => ok(&four()),
+            path if path != document => refused(404, "no such path"),
+            "/metrics" => "# HELP vllm:num_requests_running x\nvllm:num_requests_running 0\n".into_response(),
+            "/props" => ok(&json!({ "default_generation_settings": {} })),
+            _ => ok(&json!({ "model_path": "x", "is_generation": true })),
+        })
+        .await;
+        let probed = probe(&server.url(), "tiny", None).await.unwrap();
+        assert_eq!(probed.capabilities.kind, kind, "{owner} {document}");
+        let told = probe(&server.url(), "tiny", Some(EngineKind::Sglang)).await.unwrap();
+        assert_eq!(told.capabilities.kind, EngineKind::Sglang, "who is told does not look");
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_score_says_so_before_any_item() {
+    let server = Server::start(|path, _| match path {
+        "/v1/models" => ok(&json!({ "object": "list", "data": [{ "id": "tiny", "owned_by": "llamacpp" }] })),
+        _ => ok(&four()),
+    })
+    .await;
+    let probed = probe(&server.url(), "tiny", None).await.unwrap();
+    let asked = server.paths().len();
+    let refusal = probed.scoring_refusal().await.unwrap();
+    assert!(refusal.contains("cannot score by likelihood"), "{refusal}");
+    assert_eq!(
+        server.paths().len(),
+        asked,
+        "what is known of its kind need not be tried"
+    );
+    // One that ignores `echo` is found out by trying.
+    let unknown = probe(&server.url(), "tiny", Some(EngineKind::OpenAi)).await.unwrap();
+    assert!(unknown.scoring_refusal().await.is_some());
+    let vllm = probe(&server.url(), "tiny", Some(EngineKind::Vllm)).await.unwrap();
+    assert_eq!(vllm.scoring_refusal().await, None);
+}
+
+#[tokio::test]
+async fn llama_cpp_streams_from_the_tokens_of_its_own_endpoints() {
+    let server = Server::start(|path, body| match path {
+        "/tokenize" => ok(&json!({ "tokens": [1, 2] })),
+        "/completion" => {
+            let first = json!({ "content": "4", "tokens": [7], "stop": false, "tokens_predicted": 1 });
+            let last = json!({
+                "content": "", "tokens": [], "stop": true, "stop_type": "eos", "tokens_predicted": 2,
+                "tokens_evaluated": body["prompt"].as_array().unwrap().len(),
+            });
+            streaming(events(&[first, last]))
+        }
+        _ => streaming(events(&[piece("chat", 1), last(2)])),
+    })
+    .await;
+    let engine = of_kind(&server.url(), EngineKind::LlamaCpp);
+    let mut partial = Partial::default();
+    let answer = answer_of(complete(&engine, &streamed(&text()), &mut partial).await);
+    assert_eq!(
+        (answer.text.as_str(), answer.prompt_tokens, answer.completion_tokens),
+        ("4", 2, 2)
+    );
+    assert_eq!((partial.prompt_tokens, partial.tokens), (vec![1, 2], vec![7]));
+    let mut partial = begun();
+    let answer = answer_of(complete(&engine, &streamed(&text()), &mut partial).await);
+    assert_eq!((answer.text.as_str(), answer.completion_tokens), (" 44", 4));
+    assert_eq!(server.bodies()[2]["prompt"], json!([1, 2, 3, 4]));
+    assert_eq!(server.paths(), ["/tokenize", "/completion", "/completion"]);
+    let chat = Prompt::Chat(vec![]);
+    complete(&engine, &streamed(&chat), &mut Partial::default()).await;
+    assert_eq!(server.paths()[3], "/v1/chat/completions");
+}
+
+#[tokio::test]
+async fn sglang_is_asked_from_the_last_token_of_the_context_on() {
+    let server = Server::start(|path, body| match path {
+        "/v1/completions" => {
+            ok(&json!({ "choices": [{ "text": "", "finish_reason": "length" }], "usage": { "prompt_tokens": 3 } }))
+        }
+        _ => {
+            assert_eq!(body["logprob_start_len"], 2);
+            let entries = json!([[null, 1, null], [-0.5, 2, null], [-0.25, 3, null]]);
+            ok(&json!({ "text": "", "meta_info": { "prompt_tokens": 5, "input_token_logprobs": entries } }))
+        }
+    })
+    .await;
+    let engine = of_kind(&server.url(), EngineKind::Sglang);
+    let mut scoring = Scoring::new("The sky is");
+    for _ in 0..2 {
+        let attempt = engine.score(&mut scoring, " blue", Connection::Kept).await;
+        let Verdict::Done(scored) = attempt.verdict else {
+            panic!("{attempt:?}")
+        };
+        assert_eq!((scored.choice.log_probability, scored.choice.tokens), (-0.75, 2));
+    }
+    assert_eq!(
+        server.paths(),
+        ["/v1/completions", "/generate", "/generate"],
+        "the context is counted once"
+    );
 }
 
 #[tokio::test]

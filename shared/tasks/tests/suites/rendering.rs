@@ -250,10 +250,34 @@ fn oddities_are_warned_of() {
     let texts = [
         warnings("samples = 4"),
         warnings("samples = 2\ntemperature = 0.7\nchoices = \"{{ c }}\"\n[benchmark.grader]\nkind = \"likelihood\""),
+        warnings("spare_samples = 1"),
         warnings("few_shot_data = \"rows.jsonl\""),
     ];
     insta::assert_snapshot!(texts.join("\n"));
     assert_eq!(warnings("samples = 2\ntemperature = 0.7"), "");
+}
+
+#[test]
+fn spare_samples_are_declared_beside_the_others() {
+    let rendered = |fields: &str| {
+        let folder = Folder::new()
+            .with("suite.toml", question_suite(&format!("temperature = 0.7\n{fields}")))
+            .with("rows.jsonl", "{\"q\": 1, \"a\": 2}");
+        let manifest = folder.load().unwrap().manifest;
+        let benchmark = &manifest.benchmarks[0];
+        (benchmark.settings.samples, benchmark.spare_samples, manifest.samples())
+    };
+    assert_eq!(rendered("samples = 2\nspare_samples = 3"), (5, 3, 5));
+    assert_eq!(rendered("spare_samples = 1"), (2, 1, 2));
+    assert_eq!(rendered("samples = 2"), (2, 0, 2));
+    let folder = Folder::new()
+        .with("suite.toml", question_suite("spare_samples = 4294967295"))
+        .with("rows.jsonl", "{\"q\": 1, \"a\": 2}");
+    let refused = folder.load().unwrap_err().to_string();
+    assert!(
+        refused.contains("field spare_samples: ") && refused.contains("suite.toml:"),
+        "{refused}"
+    );
 }
 
 #[test]
