@@ -181,6 +181,7 @@ class Bench:
         refused = sum(times for kind, times in report["faults"] if kind == "overloaded")
         self.row("429 for one second: makespan over the undisturbed one and that second", report["span"] / (undisturbed["span"] + speed))
         self.row("429 for one second: requests refused", refused, "requests")
+        self.row("429 for one second: requests sent before they were due", report["early"], "requests", 0)
 
     def death(self):
         """One of two replicas dies for two seconds, and comes back empty."""

@@ -124,7 +124,11 @@ async fn generate(replica: &Arc<Replica>, endpoint: Endpoint, request: Request<I
 /// Counts a request in.
 fn enter(replica: &Arc<Replica>, ask: &Ask) -> (u64, Leaving) {
     let is_counted = !ask.is_probe();
+    let is_early = replica.is_early();
     let mut ledger = replica.ledger();
+    if is_early {
+        ledger.early();
+    }
     if ask
         .prompts
         .iter()
@@ -153,6 +157,9 @@ async fn refuse_by_fault(replica: &Arc<Replica>, fault: &Fault, leaving: &mut Le
     let refused = |leaving: &mut Leaving, status, kind, message| {
         leaving.how = Left::Refused;
         let mut response = refuse(status, kind, message, None);
+        if let Some(wait) = fault.retry_after {
+            replica.ask_for_patience(wait);
+        }
         if let Some(value) = retry_after(fault) {
             response.headers_mut().insert(RETRY_AFTER, value);
         }
