@@ -231,8 +231,8 @@ impl<E: Engine> Worker<E> {
         item: &Item,
         course: &mut Course<'_>,
     ) -> Result<Outcome, GivenBack> {
-        course.tally.reusable = (release.prefix != 0).then(|| self.pool.sent_before(&item.prompt));
         let config = &self.context.config.generator;
+        course.tally.reusable = (release.prefix != 0).then(|| self.pool.sent_before(&item.prompt));
         let settings = &benchmark.settings;
         let request = Request {
             prompt: &item.prompt,
