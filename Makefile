@@ -14,7 +14,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test ci bench bench-hot bench-resume bench-delivery bench-million chaos simulate lint fmt fmt-check clippy docs deny spelling schemas generated \
+.PHONY: help build demo test test-engines ci bench bench-hot bench-resume bench-delivery bench-million chaos simulate lint fmt fmt-check clippy docs deny spelling schemas generated \
 	broker bins rust-test python-test python-run ops-test clean
 
 help: ## List the targets
@@ -56,6 +56,9 @@ bench-million: build ## One evaluation of a million items, all killed on the way
 
 chaos: broker bins ## Kill, suspend and cut off real processes, and compare: SEED=, RUNS=, CHAOS_FLAGS=
 	$(TARGET)/debug/tidemill-chaos --seed $(or $(SEED),1) --runs $(or $(RUNS),1) $(CHAOS_FLAGS)
+
+test-engines: bins ## Check the adapters against real engines, installed into .tools/engines (12 GB): ENGINES="vllm sglang"
+	@for engine in $(or $(ENGINES),embedded vllm sglang llamacpp); do CARGO="$(CARGO)" ops/engines/check $$engine || exit 1; done
 
 simulate: ## Run the simulation with SEEDS= seeds, from FROM= on; SIM_SEED=7 make simulate replays one with its trace
 	SIM_SEEDS=$(or $(SEEDS),10000) SIM_FROM=$(or $(FROM),0) $(CARGO) test --locked --workspace --test simulation simulation -- --exact --nocapture

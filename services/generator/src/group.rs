@@ -14,6 +14,7 @@ use crate::attempt::Signals;
 use crate::cache::{Cache, Generations};
 use crate::item::Worker;
 use crate::keys::Keys;
+use crate::parking::Parking;
 use crate::pool::{Member, Pool, Terms};
 use crate::pulse::{Board, Pulse};
 
@@ -53,6 +54,8 @@ pub(crate) async fn run(context: Context, mut record: watch::Receiver<ServerGrou
         room: shared.room,
         keys: shared.keys,
         cache: Cache::new(&context, &group, shared.generations),
+        parking: Parking::new(&context),
+        weights: group.checkpoint.clone(),
         looks: shared.looks,
     });
     tracing::info!(group = %group.group, replicas = group.replicas.len(), "serving");

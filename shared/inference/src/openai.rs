@@ -14,13 +14,13 @@ use crate::assembly;
 use crate::body::{self, NEUTRAL_FIELDS, STREAM_OPTIONS, Style, Words};
 use crate::classify::settle;
 use crate::complaint::Complaint;
-use crate::continuation::{Plan, Rest, Traits, plan};
-use crate::dialect::{self, Dialect, TellsTokens};
+use crate::continuation::{Plan, Rest, Traits, keeps_penalties, plan};
+use crate::dialect::{self, Dialect, HasPenalties, TellsTokens};
 use crate::http::{Endpoint, Exchange, Opened};
 use crate::wire::{Detokenized, Reply};
 use crate::{
     Answer, Attempt, Capabilities, Client, Connection, Engine, HttpOutcome, Load, NeedsContextTokens, ProbeError,
-    Request, Scored, Scoring, Verdict, classify, classify_score,
+    Request, Scored, Scoring, Verdict, Watch, classify, classify_score,
 };
 use crate::{llamacpp, sglang, streaming};
 
@@ -52,6 +52,10 @@ pub(crate) static DIALECT: Dialect = Dialect {
     keep_stop: None,
     tells_tokens: TellsTokens::Nowhere,
     asks_for_seam: false,
+    penalties: HasPenalties {
+        of_answer: true,
+        repetition: true,
+    },
     continuing: Traits {
         repetition_counts_prompt: false,
         draws_by_position: false,
@@ -207,6 +211,7 @@ impl OpenAi {
         (endpoint, rest): (Endpoint, Option<&Rest>),
         connection: Connection,
         partial: &mut Partial,
+        watch: Watch<'_>,
     ) -> Attempt<Answer> {
         let mut style = self.style(request, endpoint, true);
         let mut requests = 0;
@@ -218,7 +223,7 @@ impl OpenAi {
                 Ok(stream) => {
                     let keeps_stop = style.keep_stop.is_some();
                     let assembly = assembly::Assembly::new(request, partial, keeps_stop);
-                    streaming::read(stream, assembly, &self.streamed).await
+                    streaming::read(stream, assembly, &self.streamed, watch).await
                 }
                 Err(outcome) if self.learn(&outcome, &mut style) => continue,
                 Err(outcome) => classify(&outcome, request),
@@ -233,7 +238,35 @@ impl Engine for OpenAi {
         self.capabilities
     }
 
+    fn may_continue(&self, request: &Request<'_>) -> bool {
+        let is_native = self.capabilities.kind == EngineKind::LlamaCpp && matches!(request.prompt, Prompt::Text(_));
+        let tells_tokens = is_native || self.style(request, endpoint(request), request.stream).return_token_ids;
+        self.capabilities.continues
+            && tells_tokens
+            && keeps_penalties(request, self.dialect.continuing.repetition_counts_prompt)
+    }
+
+    fn goes_on(&self, request: &Request<'_>, partial: &Partial) -> bool {
+        self.capabilities.continues && !matches!(plan(request, partial, self.dialect.continuing), Plan::Anew)
+    }
+
     async fn complete(&self, request: &Request<'_>, connection: Connection, partial: &mut Partial) -> Attempt<Answer> {
+        self.complete_watched(request, connection, partial, &mut |_| {}).await
+    }
+
+    async fn complete_watched(
+        &self,
+        request: &Request<'_>,
+        connection: Connection,
+        partial: &mut Partial,
+        watch: Watch<'_>,
+    ) -> Attempt<Answer> {
+        if let Some(detail) = dialect::penalty_refusal(self.capabilities.kind, &request.penalties) {
+            return Attempt {
+                verdict: Verdict::Unsupported { detail },
+                requests: 0,
+            };
+        }
         let mut requests = 0;
         if self.capabilities.continues {
             match plan(request, partial, self.dialect.continuing) {
@@ -246,10 +279,10 @@ impl Engine for OpenAi {
                     if self.dialect.asks_for_seam && !self.ends_whole(&partial.tokens, connection).await => {}
                 Plan::Continue(rest) => {
                     let attempt = if self.capabilities.kind == EngineKind::LlamaCpp {
-                        llamacpp::stream(self, request, &rest, connection, partial).await
+                        llamacpp::stream(self, request, &rest, connection, partial, &mut *watch).await
                     } else {
                         let target = (Endpoint::Completions, Some(&rest));
-                        self.streamed(request, target, connection, partial).await
+                        self.streamed(request, target, connection, partial, &mut *watch).await
                     };
                     requests += attempt.requests;
                     if !is_refusal(&attempt.verdict) {
@@ -260,19 +293,17 @@ impl Engine for OpenAi {
             }
         }
         *partial = Partial::default();
-        let endpoint = match request.prompt {
-            Prompt::Text(_) => Endpoint::Completions,
-            Prompt::Chat(_) => Endpoint::Chat,
-        };
+        let endpoint = endpoint(request);
         if let (true, Prompt::Text(text), EngineKind::LlamaCpp) =
             (request.stream, request.prompt, self.capabilities.kind)
-            && let Some(attempt) = llamacpp::begin(self, (request, text), connection, partial).await
+            && let Some(attempt) = llamacpp::begin(self, (request, text), connection, partial, &mut *watch).await
             && !is_refusal(&attempt.verdict)
         {
             return attempt;
         }
         let attempt = if request.stream {
-            self.streamed(request, (endpoint, None), connection, partial).await
+            self.streamed(request, (endpoint, None), connection, partial, watch)
+                .await
         } else {
             self.whole(request, endpoint, connection).await
         };
@@ -362,6 +393,14 @@ impl Engine for OpenAi {
                 why: format!("GET /metrics: {}", other.describe()),
             }),
         }
+    }
+}
+
+/// Where the whole answer to a request is asked for.
+const fn endpoint(request: &Request<'_>) -> Endpoint {
+    match request.prompt {
+        Prompt::Text(_) => Endpoint::Completions,
+        Prompt::Chat(_) => Endpoint::Chat,
     }
 }
 

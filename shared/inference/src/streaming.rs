@@ -10,18 +10,24 @@ use crate::assembly::{Assembly, Flow};
 use crate::classify::settle;
 use crate::http::{Next, Stream};
 use crate::sse::Events;
-use crate::{Answer, HttpOutcome, Verdict};
+use crate::{Answer, HttpOutcome, Verdict, Watch};
 
 /// How long the end of a stream is waited for once the answer is whole, so that its connection can be used again.
 const LAST_BYTES: Duration = Duration::from_secs(2);
 
-/// Reads `stream` to its end, and adds its tokens to `streamed` as they arrive.
+/// Reads `stream` to its end, adds its tokens to `streamed` as they arrive, and shows what there is after each piece that
+/// brought more.
 ///
 /// # Cancel safety
 /// What has arrived is in the assembly's partial answer; dropping the future closes the connection.
-pub(crate) async fn read(mut stream: Stream, assembly: Assembly<'_>, streamed: &AtomicU64) -> Verdict<Answer> {
+pub(crate) async fn read(
+    mut stream: Stream,
+    assembly: Assembly<'_>,
+    streamed: &AtomicU64,
+    watch: Watch<'_>,
+) -> Verdict<Answer> {
     if stream.is_events {
-        read_events(stream, assembly, streamed).await
+        read_events(stream, assembly, streamed, watch).await
     } else {
         read_document(&mut stream, assembly).await
     }
@@ -42,7 +48,12 @@ async fn read_document(stream: &mut Stream, mut assembly: Assembly<'_>) -> Verdi
     assembly.conclude()
 }
 
-async fn read_events(mut stream: Stream, mut assembly: Assembly<'_>, streamed: &AtomicU64) -> Verdict<Answer> {
+async fn read_events(
+    mut stream: Stream,
+    mut assembly: Assembly<'_>,
+    streamed: &AtomicU64,
+    watch: Watch<'_>,
+) -> Verdict<Answer> {
     let stall_timeout = assembly.stall_timeout();
     let mut events = Events::default();
     let mut last_token: Option<Instant> = None;
@@ -73,6 +84,7 @@ async fn read_events(mut stream: Stream, mut assembly: Assembly<'_>, streamed: &
         });
         if has_progressed {
             streamed.fetch_add(assembly.tokens().saturating_sub(before).max(1), Ordering::Relaxed);
+            watch(assembly.partial());
             let now = Instant::now();
             if last_token.replace(now).is_none() {
                 assembly.note_first_token(now - stream.begun);

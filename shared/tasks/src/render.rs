@@ -345,6 +345,8 @@ impl Rendering<'_> {
         let mut benchmark = benchmark.located(self.blocks, items, clusters);
         benchmark.outlines = self.outlines;
         benchmark.spare_samples = self.entry.spare_samples;
+        benchmark.penalties = self.entry.penalties;
+        benchmark.continuation = self.entry.continuation;
         Ok(Some(benchmark))
     }
 }

@@ -25,6 +25,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 mod cases;
+mod exactness;
 mod real;
 mod streaming;
 
