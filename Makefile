@@ -28,8 +28,8 @@ demo: build ## Evaluate the shipped checkpoints on this machine, live, from noth
 
 # What the Python tests take of make is here before they run beside the others.
 test: broker $(VENV)/installed ## Run all tests: Rust with real brokers and engines, the Python client, the scripts
-	CARGO="$(CARGO)" $(PYTHON) ops/run-tests --beside "$(MAKE) --no-print-directory python-run" \
-		--beside "$(MAKE) --no-print-directory ops-test"
+	CARGO="$(CARGO)" $(PYTHON) ops/run-tests --beside "make --no-print-directory python-run" \
+		--beside "make --no-print-directory ops-test"
 
 ci: lint test generated ## Everything CI runs
 
