@@ -191,7 +191,10 @@ impl Engines {
         self.scores |= scoring.is_some();
         let penalised = manifest.benchmarks.iter().find_map(|benchmark| {
             let refusal = |present: &Present| penalty_refusal(present.kind, &benchmark.penalties);
-            let reason = self.present.iter().find_map(|present| Some((&present.url, refusal(present)?)))?;
+            let reason = self
+                .present
+                .iter()
+                .find_map(|present| Some((&present.url, refusal(present)?)))?;
             Some((&benchmark.name, reason))
         });
         if let Some((name, (url, reason))) = penalised {

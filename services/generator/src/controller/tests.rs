@@ -188,7 +188,9 @@ impl<'a> Running<'a> {
         while engine.now() < self.time {
             let Some(step) = engine.step() else { break };
             for finished in step.finished {
-                let Some(flight) = self.flights[at].remove(&finished.id) else { continue };
+                let Some(flight) = self.flights[at].remove(&finished.id) else {
+                    continue;
+                };
                 let replicas = &mut self.generators[flight.generator].replicas;
                 let took = Took {
                     tokens: u64::from(flight.tokens),
@@ -348,8 +350,17 @@ fn room_for_the_cache_bounds_what_runs() {
     let world = World::of(kv_bound());
     let (share, ran) = world.reached(&[40, 60, 80, 100, 130, 200]);
     assert!(share >= 0.97, "{share}: {ran:?}");
-    let unbounded = World { fixed: Some(400), ..world.clone() }.run();
-    assert!(ran.preemptions * 2 < unbounded.preemptions, "{} of {}", ran.preemptions, unbounded.preemptions);
+    let unbounded = World {
+        fixed: Some(400),
+        ..world.clone()
+    }
+    .run();
+    assert!(
+        ran.preemptions * 2 < unbounded.preemptions,
+        "{} of {}",
+        ran.preemptions,
+        unbounded.preemptions
+    );
 }
 
 #[test]
