@@ -14,7 +14,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-engines ci bench bench-delivery bench-million chaos simulate lint fmt fmt-check clippy docs deny spelling schemas generated \
+.PHONY: help build demo test test-engines ci bench bench-resume bench-delivery bench-million chaos simulate lint fmt fmt-check clippy docs deny spelling schemas generated \
 	broker bins rust-test python-test python-run ops-test clean
 
 help: ## List the targets
@@ -33,7 +33,11 @@ test: broker $(VENV)/installed ## Run all tests: Rust with real brokers and engi
 
 ci: lint test generated ## Everything CI runs
 
-bench: build ## Measure what Tidemill itself costs, against an engine that answers at once
+bench: build ## How full engines are kept and what that costs, as one table of ratios: BENCH_FLAGS='--quick', '--only cpu', '--json'
+	$(CARGO) build --locked --release --package tidemill-testkit --bin tidemill-fake-engine
+	$(PYTHON) ops/bench/bench.py $(BENCH_FLAGS)
+
+bench-resume: build ## Measure what an item costs that answers at once, and one that is finished already
 	$(CARGO) build --locked --release --package tidemill-testkit --bin tidemill-fake-engine
 	$(PYTHON) ops/bench/evaluate.py
 	$(CARGO) build --locked --package tidemill-tests --bin tidemill-chaos

@@ -3,7 +3,7 @@
 
 Prints CPU per item over all processes of the command (broker included, engine apart), items per second of the whole
 command, the time from the command to its first request, and the peak memory of each process. Every run is fresh: the
-broker is started by the command. Needs `make build` and the fake engine; `make bench` sees to both.
+broker is started by the command. Needs `make build` and the fake engine; `make bench-resume` sees to both.
 """
 
 import argparse

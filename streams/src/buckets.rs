@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_nats::jetstream::kv::Config;
+use tidemill_domain::{BenchmarkName, Digest, GroupId, RunId};
 
 /// A declared bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,7 +71,7 @@ pub const ARCHIVE: Bucket = Bucket {
 /// How long answers were: what the dispatcher expects of a run's next checkpoint.
 pub const LENGTHS: Bucket = Bucket {
     name: "tm_lengths",
-    purpose: "lengths of answers, by run and block of items: what the dispatcher expects of the run's next checkpoint",
+    purpose: "lengths of answers, by run and block of items, by block alone, and by run and benchmark: what the dispatcher expects of the next checkpoint",
     max_age: Some(Duration::from_secs(90 * 24 * 60 * 60)),
     max_bytes: 256 << 20,
 };
@@ -90,6 +91,35 @@ pub const CAPACITY: Bucket = Bucket {
     max_age: Some(Duration::from_secs(10)),
     max_bytes: 4 << 20,
 };
+
+/// The key of the lengths of a block's answers in a run.
+#[must_use]
+pub fn lengths_of_run(run: &RunId, block: &Digest) -> String {
+    format!("run.{}.block.{}", short(&[run.as_str()]), &block.hex()[..32])
+}
+
+/// The key of the lengths of a block's answers in the run that evaluated it last.
+#[must_use]
+pub fn lengths(block: &Digest) -> String {
+    format!("block.{}", &block.hex()[..32])
+}
+
+/// The key of the distribution of a benchmark's lengths in a run.
+#[must_use]
+pub fn spread_of_run(run: &RunId, benchmark: &BenchmarkName) -> String {
+    format!("run.{}.spread.{}", short(&[run.as_str()]), short(&[benchmark.as_str()]))
+}
+
+/// The keys of what all generators take of a group.
+#[must_use]
+pub fn capacity_of_group(group: &GroupId) -> String {
+    format!("{group}.*")
+}
+
+/// Names hold what keys of a bucket may not.
+fn short(parts: &[&str]) -> String {
+    Digest::of_parts(parts.iter().map(|part| part.as_bytes())).hex()[..32].to_owned()
+}
 
 /// Every bucket.
 pub const ALL: [Bucket; 9] = [

@@ -100,6 +100,12 @@ pub fn done(key: &ItemKey) -> String {
     )
 }
 
+/// The key of an interrupted answer in its bucket: `<evaluation>.<benchmark>.<item>.<sample>`
+#[must_use]
+pub fn parked(key: &ItemKey) -> String {
+    format!("{}.{}.{}.{}", key.evaluation, key.benchmark, key.item, key.sample)
+}
+
 /// All completions of one evaluation.
 #[must_use]
 pub fn done_of_evaluation(id: &EvaluationId) -> String {

@@ -175,6 +175,9 @@ impl Workbench {
                 "completion_tokens",
                 "cached",
                 "cache_hit_rate",
+                "cached_prompt_tokens",
+                "reusable_prompt_tokens",
+                "continued",
             ] {
                 benchmark[field] = Value::Null;
             }

@@ -29,6 +29,9 @@ pub(crate) struct Tally {
     cached: u64,
     prompt_tokens: u64,
     completion_tokens: u64,
+    cached_prompt_tokens: Option<u64>,
+    reusable_prompt_tokens: Option<u64>,
+    continued: u64,
 }
 
 impl Tally {
@@ -56,6 +59,9 @@ impl Tally {
             cached: 0,
             prompt_tokens: 0,
             completion_tokens: 0,
+            cached_prompt_tokens: None,
+            reusable_prompt_tokens: None,
+            continued: 0,
         }
     }
 
@@ -78,6 +84,9 @@ impl Tally {
         self.cached += u64::from(grade.cached);
         self.prompt_tokens += grade.prompt_tokens;
         self.completion_tokens += grade.completion_tokens;
+        add(&mut self.cached_prompt_tokens, grade.served.cached_tokens);
+        add(&mut self.reusable_prompt_tokens, grade.served.reusable_tokens);
+        self.continued += u64::from(grade.served.continuations > 0);
         true
     }
 
@@ -172,6 +181,9 @@ impl Tally {
             cache_hit_rate: self.cache_hit_rate(),
             prompt_tokens: self.prompt_tokens,
             completion_tokens: self.completion_tokens,
+            cached_prompt_tokens: self.cached_prompt_tokens,
+            reusable_prompt_tokens: self.reusable_prompt_tokens,
+            continued: self.continued,
         }
     }
 
@@ -219,6 +231,13 @@ impl Tally {
     }
 }
 
+/// Adds what is known; a sum of nothing that is known stays unknown.
+fn add(sum: &mut Option<u64>, known: Option<u64>) {
+    if let Some(known) = known {
+        *sum = Some(sum.unwrap_or(0) + known);
+    }
+}
+
 struct Sums {
     items: Items,
     untruncated: Items,
@@ -246,6 +265,8 @@ impl Mean {
 
 #[cfg(test)]
 mod tests {
+    use tidemill_domain::Served;
+
     use super::*;
 
     #[test]
@@ -266,6 +287,36 @@ mod tests {
         let mut tally = Tally::new(&benchmark, Some(column));
         assert!(tally.apply(&grade(0, Outcome::Graded)));
         assert!(tally.state_bytes() <= 13 * samples, "{}", tally.state_bytes());
+    }
+
+    #[test]
+    fn what_no_engine_says_of_its_prefix_cache_is_not_nought() {
+        let mut tally = Tally::new(&crate::fold::tests::benchmark(3, 1), None);
+        let graded = |item, served| Grade {
+            served,
+            ..crate::fold::tests::grade(item, 0, Outcome::Correct)
+        };
+        tally.apply(&graded(0, Served::default()));
+        let result = tally.result();
+        assert_eq!(
+            (result.cached_prompt_tokens, result.reusable_prompt_tokens),
+            (None, None)
+        );
+        assert_eq!(result.continued, 0);
+        let told = |cached, continuations| Served {
+            cached_tokens: Some(cached),
+            reusable_tokens: Some(10),
+            continuations,
+            ..Served::default()
+        };
+        tally.apply(&graded(1, told(0, 0)));
+        tally.apply(&graded(2, told(7, 3)));
+        let result = tally.result();
+        assert_eq!(
+            (result.cached_prompt_tokens, result.reusable_prompt_tokens),
+            (Some(7), Some(20))
+        );
+        assert_eq!(result.continued, 1, "samples, however often each was continued");
     }
 
     #[test]

@@ -4,11 +4,12 @@
 //! item is not worse for it; how long is bounded by the group's record, which its loader withdraws when it gives up.
 
 mod course;
+mod generate;
 
 use std::time::Duration;
 
-use tidemill_domain::{Ending, Partial, Timestamp};
-use tidemill_inference::{Answer, Attempt, Connection, Engine, Request, Scored, Scoring, Verdict};
+use tidemill_domain::{Ending, Timestamp};
+use tidemill_inference::{Attempt, Connection, Engine, Scored, Scoring, Verdict};
 use tidemill_service::backoff::Backoff;
 use tidemill_service::now;
 use tidemill_telemetry::Metric;
@@ -17,6 +18,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::course::Course;
+pub(crate) use self::generate::Generate;
 use crate::pool::{Booking, Hopeless, Pool, Wish};
 use crate::replicas::{Sign, Took};
 
@@ -43,33 +45,20 @@ pub(crate) trait Ask<E>: Send {
     /// What an answer tells of its replica.
     fn took(answer: &Self::Answer) -> Took;
 
-    /// Asks once.
+    /// Asks once, and goes on from what earlier tries have left where that is the same.
+    ///
+    /// # Cancel safety
+    /// What has arrived is kept for the next try.
     fn ask(&mut self, engine: &E, connection: Connection) -> impl Future<Output = Attempt<Self::Answer>> + Send;
-}
 
-/// Asks for a completion.
-pub(crate) struct Generate<'a> {
-    pub(crate) request: Request<'a>,
-    /// What has arrived of the answer.
-    pub(crate) partial: Partial,
-}
-
-impl<E: Engine> Ask<E> for Generate<'_> {
-    type Answer = Answer;
-
-    fn ending(answer: &Answer) -> Ending {
-        answer.ending
+    /// How much of the answer there is that the next try need not ask an engine like this for, in tokens.
+    fn kept(&mut self, _engine: &E) -> u64 {
+        0
     }
 
-    fn took(answer: &Answer) -> Took {
-        Took {
-            tokens: answer.completion_tokens,
-            first_token: answer.first_token_after,
-        }
-    }
-
-    async fn ask(&mut self, engine: &E, connection: Connection) -> Attempt<Answer> {
-        engine.complete(&self.request, connection, &mut self.partial).await
+    /// A request under way at `engine` may be given back at any moment: it is continued later, and nothing is lost.
+    fn may_pause(&self, _engine: &E) -> bool {
+        false
     }
 }
 
@@ -108,8 +97,13 @@ pub(crate) enum Ended<T> {
 }
 
 /// The item was given back on purpose: nothing is recorded.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct GivenBack;
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum GivenBack {
+    /// Somebody else, or this process later, goes on with it.
+    Stopped,
+    /// Somebody else has finished it.
+    Overtaken,
+}
 
 /// When to stop.
 #[derive(Debug, Clone)]
@@ -129,6 +123,8 @@ pub(crate) struct Tally {
     pub(crate) started: Option<Timestamp>,
     /// The replica of the last try.
     pub(crate) engine: String,
+    /// The share of its prompt that had been sent to some replica before, where others share its beginning.
+    pub(crate) reusable: Option<f64>,
 }
 
 /// What to do after a verdict.
@@ -142,6 +138,8 @@ enum Step<T> {
 #[derive(Debug)]
 pub(crate) struct Budget {
     tries: u32,
+    /// What the try that is judged counts: 0 or 1.
+    weight: u32,
     bad: u32,
     lost: u32,
     refused: u32,
@@ -154,6 +152,7 @@ impl Budget {
     pub(crate) fn new(tries: u32) -> Self {
         Self {
             tries: tries.max(1),
+            weight: 1,
             bad: 0,
             lost: 0,
             refused: 0,
@@ -162,7 +161,14 @@ impl Budget {
         }
     }
 
-    fn judge<T>(&mut self, verdict: Verdict<T>, now: Instant) -> Step<T> {
+    /// What follows a try. One that has brought the answer on counts for nothing, and neither do those before it, so that an
+    /// answer which takes long may outlive any number of engines: each such try is a token at least, so the cap bounds them.
+    fn judge<T>(&mut self, verdict: Verdict<T>, has_progressed: bool, now: Instant) -> Step<T> {
+        self.weight = u32::from(!has_progressed);
+        if has_progressed {
+            (self.bad, self.lost) = (0, 0);
+            self.backoff.reset();
+        }
         let failed = |detail| Step::End(Ended::Failed(Ending::EngineError, detail));
         if !matches!(verdict, Verdict::Busy { .. }) {
             self.busy_since = None;
@@ -192,7 +198,7 @@ impl Budget {
                 Step::at_once()
             }
             Verdict::Down { sent: true, why } => {
-                self.lost += 1;
+                self.lost += self.weight;
                 if self.lost >= MOST_LOST {
                     return failed(format!("{} engines ended while they answered it: {why}", self.lost));
                 }
@@ -215,7 +221,7 @@ impl Budget {
 
     /// Counts a bad try; `None` when it was the last one.
     fn bad_try<T>(&mut self, connection: Connection, retry_after: Option<Duration>) -> Option<Step<T>> {
-        self.bad += 1;
+        self.bad += self.weight;
         (self.bad < self.tries).then(|| Step::Again {
             pause: retry_after.map_or_else(|| self.backoff.next_pause(), |pause| pause.min(LONGEST_PAUSE)),
             connection,
@@ -284,9 +290,12 @@ struct Place<'a, E: Engine> {
 
 /// Asks until there is an ending, the budget is spent, or the item must be given back: on a signal, or because somebody
 /// else has finished it.
+///
+/// # Cancel safety
+/// What has arrived is kept in the question.
 pub(crate) async fn ask<E: Engine, A: Ask<E>>(
     places: Places<'_, E>,
-    mut question: A,
+    question: &mut A,
     mut budget: Budget,
     signals: &Signals,
     course: &mut Course<'_>,
@@ -295,7 +304,7 @@ pub(crate) async fn ask<E: Engine, A: Ask<E>>(
     let mut avoid = None;
     loop {
         let place = tokio::select! { biased;
-            () = signals.stopped.cancelled() => return Err(GivenBack),
+            () = signals.stopped.cancelled() => return Err(GivenBack::Stopped),
             place = places.take(avoid) => place,
         };
         let place = match place {
@@ -304,20 +313,24 @@ pub(crate) async fn ask<E: Engine, A: Ask<E>>(
         };
         // Given back, it is delivered again and answered from its record.
         let is_overtaken = tokio::select! { biased;
-            () = signals.stopped.cancelled() => return Err(GivenBack),
+            () = signals.stopped.cancelled() => return Err(GivenBack::Stopped),
             is_overtaken = course.is_overtaken() => is_overtaken,
         };
         if is_overtaken {
-            return Err(GivenBack);
+            return Err(GivenBack::Overtaken);
         }
+        let engine = place.booking.engine();
+        let (kept, may_pause) = (question.kept(engine), question.may_pause(engine));
         let attempt = tokio::select! {
-            attempt = ask_once(&place.booking, &mut question, connection, &mut course.tally) => attempt,
-            () = signals.abandoned.cancelled() => return Err(GivenBack),
+            attempt = ask_once(&place.booking, question, connection, &mut course.tally) => attempt,
+            () = signals.stopped.cancelled(), if may_pause => return Err(GivenBack::Stopped),
+            () = signals.abandoned.cancelled() => return Err(GivenBack::Stopped),
         };
+        let has_progressed = question.kept(engine) > kept;
         place.booking.note(sign(&attempt));
         avoid = Some(place.booking.index);
         drop(place);
-        let pause = match budget.judge(attempt, Instant::now()) {
+        let pause = match budget.judge(attempt, has_progressed, Instant::now()) {
             Step::End(ended) => return Ok(ended),
             Step::Again {
                 pause,
@@ -328,7 +341,7 @@ pub(crate) async fn ask<E: Engine, A: Ask<E>>(
             }
         };
         tokio::select! { biased;
-            () = signals.stopped.cancelled() => return Err(GivenBack),
+            () = signals.stopped.cancelled() => return Err(GivenBack::Stopped),
             () = sleep(pause) => {}
         }
     }

@@ -48,6 +48,10 @@ const SHORT_ANSWER: f64 = 4.0;
 /// Use of the key-value cache above which nothing more is asked of a replica.
 const KV_NEARLY_FULL: f64 = 0.96;
 
+/// Use of it below which a level that was too high is tried again so much faster.
+const KV_ROOMY: f64 = 0.85;
+const FASTER: f64 = 3.0;
+
 /// After a cut for preemptions: how much less than what ran, the pause before the next one, and how long the level holds.
 const PREEMPTED_CUT: f64 = 0.97;
 const BETWEEN_CUTS: Duration = Duration::from_secs(2);
@@ -93,6 +97,8 @@ pub(crate) enum Event {
     Answered {
         /// Its tokens.
         tokens: u64,
+        /// When it was asked for.
+        sent: Instant,
         /// How long its first one took, where that is known.
         first_token: Option<Duration>,
     },
@@ -122,6 +128,11 @@ impl Answers {
         let tokens = tokens as f64;
         let mean = self.mean_tokens.get_or_insert(tokens);
         *mean += (tokens - *mean) / 32.0;
+    }
+
+    /// Nothing runs for longer than a step: what runs and what waits at a moment says nothing.
+    fn are_short(&self) -> bool {
+        self.mean_tokens.is_some_and(|tokens| tokens < SHORT_ANSWER)
     }
 
     fn sampled(&mut self, after: Duration) {
@@ -195,9 +206,13 @@ impl Controller {
     /// Takes note of what happened, and returns the limit that follows.
     pub(crate) fn observe(&mut self, event: Event, now: Instant) -> u32 {
         match event {
-            Event::Answered { tokens, first_token } => {
+            Event::Answered {
+                tokens,
+                sent,
+                first_token,
+            } => {
                 self.answers.add(tokens);
-                self.blind.answered(first_token);
+                self.blind.answered(sent, first_token);
             }
             Event::TurnedAway {
                 overloaded,
@@ -218,9 +233,10 @@ impl Controller {
         }
         self.episode.is_over();
         self.answers.sampled(after);
-        self.ceiling.passed(after, now);
+        let has_room = sample.load.kv_use.is_some_and(|used| used < KV_ROOMY);
+        self.ceiling.passed(after, if has_room { FASTER } else { 1.0 }, now);
         match (sample.load.running, sample.load.waiting) {
-            (Some(running), Some(waiting)) => {
+            (Some(running), Some(waiting)) if !self.answers.are_short() => {
                 let preempted = preempted(&before.load, &sample.load);
                 self.steer(&sample, running, waiting, preempted, now);
             }
@@ -237,19 +253,19 @@ impl Controller {
         let own = f64::from(sample.in_flight);
         let share = (own / f64::from((running + waiting).max(1))).clamp(0.05, 1.0);
         if preempted > 0 {
-            self.preempted(own.min(share * f64::from(running)), now);
+            self.preempted(own, own.min(share * f64::from(running)), now);
             return;
         }
         let standing = f64::from(self.waiting.iter().copied().min().unwrap_or(waiting));
         let target = self.target(f64::from(running));
         let most = 2.0 * target + 2.0;
         let is_used = own >= self.limit - (self.limit * 0.1).max(2.0);
-        self.is_short = standing < target / 2.0 && is_used && self.limit < self.most(now);
+        self.is_short = standing < target / 2.0 && is_used && self.limit < self.most();
         self.short_for = if self.is_short { self.short_for + 1 } else { 0 };
         if standing > most {
             self.is_ramping = false;
-            self.set(self.limit.min(own) - share * (standing - target));
-            self.waiting.clear();
+            // What is too much is there still after the limit fell, until it is worked off.
+            self.set(self.limit.min(own - share * (f64::from(waiting) - target)));
             return;
         }
         if !is_used || sample.load.kv_use.is_some_and(|used| used > KV_NEARLY_FULL) {
@@ -258,10 +274,10 @@ impl Controller {
         if self.is_ramping {
             // What was added last is there, and nothing of it waits.
             if standing <= target && self.waiting.len() == STANDING {
-                self.raise(self.limit * 2.0, now);
+                self.raise(self.limit * 2.0);
                 self.waiting.clear();
             }
-            self.is_ramping &= standing <= target && self.limit < self.most(now);
+            self.is_ramping &= standing <= target && self.limit < self.most();
             return;
         }
         let alike = if share < 0.9 {
@@ -278,7 +294,7 @@ impl Controller {
         );
         let more = alike + missing * hurry;
         if more > 0.0 {
-            self.raise(self.limit + more.min(self.limit / 4.0).max(more.min(1.0)), now);
+            self.raise(self.limit + more.min(self.limit / 4.0).max(more.min(1.0)));
         }
     }
 
@@ -292,17 +308,21 @@ impl Controller {
 
     /// By throughput and the time to the first token.
     fn grope(&mut self, sample: &Sample, after: Duration, now: Instant) {
-        let most = self.most(now);
-        let limit = self.blind.sampled(self.limit, most, sample, after, self.answers.rate);
+        let most = self.most();
+        let limit = self
+            .blind
+            .sampled(self.limit, most, sample, after, self.answers.rate, now);
         self.is_ramping = self.blind.is_ramping();
         self.is_short = false;
         self.set(limit);
     }
 
-    fn preempted(&mut self, ran: f64, now: Instant) {
+    fn preempted(&mut self, own: f64, ran: f64, now: Instant) {
         self.is_ramping = false;
         self.is_short = false;
-        if self.last_cut.is_some_and(|cut| now.duration_since(cut) < BETWEEN_CUTS) {
+        let is_too_soon = self.last_cut.is_some_and(|cut| now.duration_since(cut) < BETWEEN_CUTS);
+        if is_too_soon || own > self.limit * 1.05 {
+            // The last cut is not worked off.
             return;
         }
         self.last_cut = Some(now);
@@ -321,14 +341,12 @@ impl Controller {
         }
     }
 
-    fn most(&self, now: Instant) -> f64 {
-        self.ceiling
-            .level(now)
-            .map_or(self.bound, |level| level.min(self.bound))
+    fn most(&self) -> f64 {
+        self.ceiling.level().map_or(self.bound, |level| level.min(self.bound))
     }
 
-    fn raise(&mut self, limit: f64, now: Instant) {
-        self.set(limit.min(self.most(now).max(self.limit)));
+    fn raise(&mut self, limit: f64) {
+        self.set(limit.min(self.most().max(self.limit)));
     }
 
     fn set(&mut self, limit: f64) {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tidemill_domain::{Replica, ServerGroup};
 use tidemill_inference::{Client, ClientError, OpenAi, Options};
+use tidemill_service::leader::Looks;
 use tidemill_service::{Context, work};
 use tidemill_streams::durable;
 use tokio::sync::{Semaphore, watch};
@@ -13,6 +14,7 @@ use crate::attempt::Signals;
 use crate::cache::{Cache, Generations};
 use crate::item::Worker;
 use crate::keys::Keys;
+use crate::parking::Parking;
 use crate::pool::{Member, Pool, Terms};
 use crate::pulse::{Board, Pulse};
 
@@ -25,6 +27,8 @@ pub(crate) struct Shared {
     pub(crate) keys: Arc<Keys>,
     /// The generations in flight, and how the cache fares.
     pub(crate) generations: Arc<Generations>,
+    /// Looks for completions.
+    pub(crate) looks: Looks,
     /// The levels of all groups, for metrics.
     pub(crate) board: Arc<Board>,
 }
@@ -50,6 +54,9 @@ pub(crate) async fn run(context: Context, mut record: watch::Receiver<ServerGrou
         room: shared.room,
         keys: shared.keys,
         cache: Cache::new(&context, &group, shared.generations),
+        parking: Parking::new(&context),
+        weights: group.checkpoint.clone(),
+        looks: shared.looks,
     });
     tracing::info!(group = %group.group, replicas = group.replicas.len(), "serving");
     let handling = Arc::clone(&worker);

@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use tidemill_domain::{
-    AnswerLength, Benchmark, Class, Completion, Ending, Item, ItemKey, Manifest, Partial, Prompt, Release, Served,
+    AnswerLength, Asked as Draw, Benchmark, Class, Completion, Continuation, Digest, Ending, Item, ItemKey, Manifest,
+    Prompt, Release, Served, Timestamp,
 };
 use tidemill_inference::{Answer, Engine, Request, Scoring};
 use tidemill_service::fault::{self, Point};
+use tidemill_service::leader::Looks;
 use tidemill_service::settle::Failure;
-use tidemill_service::{Context, Delivery, Settled, Ttl, check_in, leader, now, outcome, span};
+use tidemill_service::{Context, Delivery, Settled, Ttl, check_in, now, outcome, span};
 use tidemill_storage::StoredItem;
-use tidemill_streams::{Message as _, declared, subject};
+use tidemill_streams::{Message as _, subject};
 use tidemill_telemetry::Metric;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -19,7 +21,9 @@ use tokio::time::Instant;
 use crate::attempt::{Budget, Course, Ended, Generate, GivenBack, Places, Score, Signals, Tally, ask};
 use crate::cache::{Cache, Earlier};
 use crate::keys::Keys;
+use crate::parking::Parking;
 use crate::pool::{Pool, Wish};
+use crate::sent;
 use crate::step::{Action, Asked, Event, is_good, next};
 
 /// What the items of one group share.
@@ -33,6 +37,12 @@ pub(crate) struct Worker<E> {
     pub(crate) keys: Arc<Keys>,
     /// What was generated from the group's weights before.
     pub(crate) cache: Cache,
+    /// What was interrupted of the group's answers.
+    pub(crate) parking: Parking,
+    /// Identity of the group's weights.
+    pub(crate) weights: Digest,
+    /// Looks into DONE, over all groups.
+    pub(crate) looks: Looks,
 }
 
 /// What became of asking, before it is a record.
@@ -40,6 +50,8 @@ struct Outcome {
     answer: Answer,
     choices: Vec<tidemill_domain::ChoiceScore>,
     detail: Option<String>,
+    continuations: u32,
+    first_token: Option<Timestamp>,
 }
 
 /// Counts an item in, and out when dropped.
@@ -108,8 +120,8 @@ impl<E: Engine> Worker<E> {
             Err(failure) => return Asked::Failed(failure),
         };
         let completed = tokio::select! { biased;
-            completed = self.complete(release, benchmark, &item, looked) => completed,
-            () = delivery.stopped.cancelled() => Err(GivenBack),
+            completed = self.complete(release, delivery, benchmark, &item, looked) => completed,
+            () = delivery.stopped.cancelled() => Err(GivenBack::Stopped),
         };
         match completed {
             Ok(mut completion) => {
@@ -118,7 +130,10 @@ impl<E: Engine> Worker<E> {
                 fault::point(Point::GeneratorKept);
                 Asked::Completed(Box::new(completion))
             }
-            Err(GivenBack) => Asked::Failed(Failure::cancelled()),
+            Err(_) => {
+                self.parking.forget(&release.key);
+                Asked::Failed(Failure::cancelled())
+            }
         }
     }
 
@@ -154,10 +169,8 @@ impl<E: Engine> Worker<E> {
 
     /// Whether DONE holds the key's completion.
     async fn is_recorded(&self, key: &ItemKey) -> Result<bool, Failure> {
-        // Of the leader: a copy that is behind would have the item asked for again.
-        let done = leader::last(self.context.jetstream(), declared::DONE.name, &subject::done(key)).await;
-        let done = done.map_err(|error| Failure::of(Class::Transient, &error))?;
-        Ok(done.is_some())
+        let recorded = self.looks.holds(subject::done(key)).await;
+        recorded.map_err(|error| Failure::of(Class::Transient, &error))
     }
 
     async fn record(&self, completion: &Completion, delivery: &Delivery) -> Settled {
@@ -176,10 +189,12 @@ impl<E: Engine> Worker<E> {
             .await?;
         fault::point(Point::GeneratorPublished);
         span("generate", &completion.key, trace);
+        self.parking.clear(&completion.key).await;
         self.cache.keep_late(completion).await;
         if !completion.cached {
             tidemill_telemetry::add(Metric::PromptTokens, completion.prompt_tokens, []);
             tidemill_telemetry::add(Metric::CompletionTokens, completion.completion_tokens, []);
+            count_prefix(&completion.served);
         }
         if matches!(completion.ending, Ending::EngineError) {
             let reason = completion.detail.as_deref().unwrap_or_default();
@@ -192,6 +207,7 @@ impl<E: Engine> Worker<E> {
     async fn complete(
         &self,
         release: &Release,
+        delivery: &Delivery,
         benchmark: &Benchmark,
         item: &Item,
         looked: Instant,
@@ -202,7 +218,7 @@ impl<E: Engine> Worker<E> {
         let outcome = if benchmark.is_likelihood() {
             self.score(release, item, &mut course).await?
         } else {
-            self.generate(release, benchmark, item, &mut course).await?
+            self.generate(release, delivery, benchmark, item, &mut course).await?
         };
         Ok(completion(release, outcome, course.tally))
     }
@@ -210,10 +226,13 @@ impl<E: Engine> Worker<E> {
     async fn generate(
         &self,
         release: &Release,
+        delivery: &Delivery,
         benchmark: &Benchmark,
         item: &Item,
         course: &mut Course<'_>,
     ) -> Result<Outcome, GivenBack> {
+        let config = &self.context.config.generator;
+        course.tally.reusable = (release.prefix != 0).then(|| self.pool.sent_before(&item.prompt));
         let settings = &benchmark.settings;
         let request = Request {
             prompt: &item.prompt,
@@ -223,22 +242,45 @@ impl<E: Engine> Worker<E> {
             stop: &settings.stop,
             seed: Some(settings.sample_seed(&item.id, release.key.sample)),
             penalties: benchmark.penalties,
-            stream: false,
-            stall_timeout: self.context.config.generator.request_timeout,
+            stream: settings.max_tokens > config.stream_above,
+            stall_timeout: config.stall_timeout,
         };
-        let question = Generate {
-            request,
-            partial: Partial::default(),
-        };
-        match ask(self.places(release), question, self.budget(), &self.signals, course).await? {
-            Ended::Answered(answer) => Ok(Outcome {
+        let mut question = Generate::new(request, benchmark.continuation);
+        if request.stream && benchmark.continuation == Continuation::Exact {
+            let mut spot = self
+                .parking
+                .spot(release, Draw::of(&self.weights, benchmark, item, release.key.sample));
+            let partial = match self.parking.may_hold(release, delivery) {
+                true => spot.find().await?,
+                false => None,
+            };
+            question = question.saved_at(spot, partial, config.park_every_tokens);
+        }
+        let ended = ask(
+            self.places(release, item),
+            &mut question,
+            self.budget(),
+            &self.signals,
+            course,
+        )
+        .await;
+        if ended == Err(GivenBack::Stopped) {
+            question.park().await;
+        }
+        let mut outcome = match ended? {
+            Ended::Answered(answer) => Outcome {
                 detail: (answer.ending == Ending::Empty)
                     .then(|| "the engine said success and sent nothing, however often it was asked".to_owned()),
                 choices: Vec::new(),
                 answer,
-            }),
-            Ended::Failed(ending, detail) => Ok(Outcome::without_answer(ending, detail)),
-        }
+                continuations: 0,
+                first_token: None,
+            },
+            Ended::Failed(ending, detail) => Outcome::without_answer(ending, detail),
+        };
+        outcome.continuations = question.continuations();
+        outcome.first_token = question.first_token();
+        Ok(outcome)
     }
 
     /// Scores the choices one after another, so that an item never takes more than its one slot.
@@ -251,11 +293,19 @@ impl<E: Engine> Worker<E> {
         let mut outcome = Outcome::without_answer(Ending::Scored, String::new());
         outcome.detail = None;
         for choice in &item.choices {
-            let question = Score {
+            let mut question = Score {
                 scoring: &mut scoring,
                 choice,
             };
-            match ask(self.places(release), question, self.budget(), &self.signals, course).await? {
+            match ask(
+                self.places(release, item),
+                &mut question,
+                self.budget(),
+                &self.signals,
+                course,
+            )
+            .await?
+            {
                 Ended::Answered(scored) => {
                     outcome.choices.push(scored.choice);
                     outcome.answer.prompt_tokens += scored.prompt_tokens;
@@ -273,13 +323,17 @@ impl<E: Engine> Worker<E> {
         Ok(outcome)
     }
 
-    fn places(&self, release: &Release) -> Places<'_, E> {
+    fn places(&self, release: &Release, item: &Item) -> Places<'_, E> {
         Places {
             pool: &self.pool,
             room: &self.room,
             wish: Wish {
-                prefix: release.prefix,
-                prompt_tokens: 0,
+                prefix: if self.context.config.generator.prefix_affinity {
+                    release.prefix
+                } else {
+                    0
+                },
+                prompt_tokens: sent::tokens(&item.prompt),
                 expected_tokens: release.expected_tokens,
                 ..Wish::default()
             },
@@ -298,6 +352,14 @@ fn length_header(completion: &Completion) -> async_nats::HeaderMap {
         headers.insert(AnswerLength::HEADER, length.to_string());
     }
     headers
+}
+
+/// Counts what engines had of prompts in their caches, and what they could have had, where both are known.
+fn count_prefix(served: &Served) {
+    if let (Some(hit), Some(possible)) = (served.cached_tokens, served.reusable_tokens) {
+        tidemill_telemetry::add(Metric::PrefixHitTokens, hit, []);
+        tidemill_telemetry::add(Metric::PrefixPossibleTokens, possible, []);
+    }
 }
 
 /// Records that an item will never be asked, so that it is not released again and its evaluation can end.
@@ -323,6 +385,8 @@ impl Outcome {
             },
             choices: Vec::new(),
             detail: Some(detail),
+            continuations: 0,
+            first_token: None,
         }
     }
 }
@@ -332,6 +396,8 @@ fn completion(release: &Release, outcome: Outcome, tally: Tally) -> Completion {
         answer,
         choices,
         detail,
+        continuations,
+        first_token,
     } = outcome;
     let finished = now();
     Completion {
@@ -352,7 +418,10 @@ fn completion(release: &Release, outcome: Outcome, tally: Tally) -> Completion {
         cached: false,
         served: Served {
             cached_tokens: answer.cached_tokens,
-            ..Served::default()
+            // Tokens are counted by the engine alone, so their share is that of the bytes.
+            reusable_tokens: tally.reusable.map(|share| (share * answer.prompt_tokens as f64) as u64),
+            first_token,
+            continuations,
         },
         generation: None,
         engine: tally.engine,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures::future::OptionFuture;
 use futures::stream::{FuturesUnordered, StreamExt as _};
-use tidemill_domain::Capacity;
+use tidemill_domain::{Capacity, Prompt};
 use tidemill_inference::{Engine, Load};
 use tidemill_service::Slots;
 use tokio::sync::{Notify, oneshot, watch};
@@ -20,6 +20,7 @@ use crate::health::Looked;
 use crate::replicas::{Change, Pick, Place, Replicas, Sign, Took};
 use crate::routing::Queue;
 pub(crate) use crate::routing::Wish;
+use crate::sent::Sent;
 
 /// How long a replica may take to say that it is there.
 const LOOK_PATIENCE: Duration = Duration::from_secs(2);
@@ -45,6 +46,8 @@ pub(crate) struct Pool<E> {
     stirred: Notify,
     /// What the group's worker is to take at once.
     slots: watch::Sender<Slots>,
+    /// Prompts that were sent to any of the replicas.
+    sent: Mutex<Sent>,
     /// The most that it is to take, whatever the replicas want.
     most: u32,
 }
@@ -93,6 +96,7 @@ impl<E: Engine> Pool<E> {
             }),
             stirred: Notify::new(),
             slots: watch::Sender::new(Slots::fixed(1)),
+            sent: Mutex::default(),
             most: terms.most,
         };
         for member in members {
@@ -143,6 +147,11 @@ impl<E: Engine> Pool<E> {
         capacity
     }
 
+    /// The share of a prompt that was sent to one of the replicas before, 0 to 1; it counts as sent from now on.
+    pub(crate) fn sent_before(&self, prompt: &Prompt) -> f64 {
+        self.sent.lock().unwrap_or_else(PoisonError::into_inner).share(prompt)
+    }
+
     /// Preemptions that the engines counted.
     pub(crate) fn preemptions(&self) -> u64 {
         self.lock().replicas.preemptions()
@@ -166,7 +175,7 @@ impl<E: Engine> Pool<E> {
             let mut state = self.lock();
             if state.queue.is_empty() {
                 match state.replicas.pick(Instant::now(), &wish) {
-                    Pick::Replica(index) => return Ok(state.replicas.book(index, &wish)),
+                    Pick::Replica(index) => return Ok(state.replicas.book(index, &wish, Instant::now())),
                     Pick::Hopeless(reason) => return Err(Hopeless(reason)),
                     // Something may become due, and nobody has waited for it so far.
                     Pick::Wait(_) => self.stirred.notify_one(),
@@ -228,7 +237,7 @@ impl<E: Engine> Pool<E> {
             let Some((wish, waits)) = state.queue.remove(ticket) else {
                 return;
             };
-            let place = state.replicas.book(index, &wish);
+            let place = state.replicas.book(index, &wish, now);
             if let Err(Ok(place)) = waits.send(Ok(place)) {
                 // It was given up just now.
                 state.replicas.free(place);
@@ -341,8 +350,10 @@ impl<E: Engine> Pool<E> {
 /// Looks whether an engine is there, and at its load where it says.
 async fn look<E: Engine>(engine: &E) -> (Looked, Load) {
     let looking = async {
+        // One that says nothing may not have been asked.
         if engine.capabilities().metrics
             && let Ok(load) = engine.load().await
+            && load != Load::default()
         {
             return Ok(load);
         }
@@ -408,7 +419,7 @@ impl<E: Engine> Booking<'_, E> {
 
     /// Tells what an answer was.
     pub(crate) fn took(&self, took: Took) {
-        self.pool.lock().replicas.took(self.index, took, Instant::now());
+        self.pool.lock().replicas.took(self.place, took, Instant::now());
     }
 
     /// Tells what the request told about the replica.
@@ -430,3 +441,6 @@ impl<E: Engine> Drop for Booking<'_, E> {
         self.pool.hand_out(&mut state);
     }
 }
+
+#[cfg(test)]
+mod tests;

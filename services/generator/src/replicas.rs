@@ -70,6 +70,7 @@ pub(crate) enum Pick {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) index: usize,
+    sent: Instant,
     /// It decides whether the replica is sent more.
     is_probe: bool,
     expected_tokens: u32,
@@ -235,10 +236,11 @@ impl Replicas {
     }
 
     /// Books one request at a replica.
-    pub(crate) fn book(&mut self, index: usize, wish: &Wish) -> Place {
+    pub(crate) fn book(&mut self, index: usize, wish: &Wish, now: Instant) -> Place {
         self.lengths.add(wish.expected_tokens);
         let mut place = Place {
             index,
+            sent: now,
             is_probe: false,
             expected_tokens: wish.expected_tokens,
         };
@@ -268,8 +270,8 @@ impl Replicas {
     }
 
     /// Takes note of an answer's figures.
-    pub(crate) fn took(&mut self, index: usize, took: Took, now: Instant) {
-        let Some(state) = self.states.get_mut(&index) else {
+    pub(crate) fn took(&mut self, place: Place, took: Took, now: Instant) {
+        let Some(state) = self.states.get_mut(&place.index) else {
             return;
         };
         if took.first_token.is_none() {
@@ -278,6 +280,7 @@ impl Replicas {
         }
         let event = Event::Answered {
             tokens: took.tokens,
+            sent: place.sent,
             first_token: took.first_token,
         };
         state.controller.observe(event, now);

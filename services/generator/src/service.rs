@@ -8,8 +8,9 @@ use async_nats::jetstream::kv::{Entry, Operation, Watch};
 use futures::StreamExt as _;
 use tidemill_domain::ServerGroup;
 use tidemill_service::backoff::Backoff;
+use tidemill_service::leader::Looks;
 use tidemill_service::{Context, Fatal};
-use tidemill_streams::buckets;
+use tidemill_streams::{buckets, declared};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -32,6 +33,7 @@ pub async fn run(context: Context) -> Result<(), Fatal> {
             room: Arc::new(Semaphore::new(context.config.generator.max_in_flight.max(1) as usize)),
             keys: Arc::default(),
             generations: Arc::default(),
+            looks: Looks::open(&context.broker, declared::DONE),
             board: Arc::default(),
         },
         abandoned: abandoned.clone(),

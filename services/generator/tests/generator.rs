@@ -3,14 +3,14 @@
 #![expect(clippy::unwrap_used, reason = "helpers of a test file, which is nothing but tests")]
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::StreamExt as _;
 use tidemill_config::Config;
 use tidemill_domain::{
-    AnswerLength, BenchmarkName, Completion, Digest, Ending, EngineKind, EvaluationId, GraderSpec, GroupId, Item,
-    ItemKey, Normalise, Prompt, Release, Replica, Reuse, ServerGroup, Settings, SuiteName, SuiteRef, Tier,
+    AnswerLength, BenchmarkName, Capacity, Completion, Digest, Ending, EngineKind, EvaluationId, GraderSpec, GroupId,
+    Item, ItemKey, Normalise, Prompt, Release, Replica, Reuse, ServerGroup, Settings, SuiteName, SuiteRef, Tier,
     WholeBenchmark, WholeManifest,
 };
 use tidemill_service::{Context, Follow, Published, Start, connect, now, prepare};
@@ -18,6 +18,8 @@ use tidemill_storage::{Address, Store};
 use tidemill_streams::{Released, buckets, declared, durable, live, subject};
 use tidemill_testkit::engine::{Request, token_logprob};
 use tidemill_testkit::{Broker, FakeEngine, Reply};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
@@ -64,17 +66,22 @@ impl Bench {
     }
 
     async fn serve(&self, engines: &[&FakeEngine]) {
-        let replica = |engine: &&FakeEngine| Replica {
-            url: engine.url(),
-            model: engine.model().to_owned(),
-            max_in_flight: SLOTS / engines.len() as u32,
+        let urls: Vec<String> = engines.iter().map(|engine| engine.url()).collect();
+        self.serve_at(&urls, engines[0].model()).await;
+    }
+
+    async fn serve_at(&self, urls: &[String], model: &str) {
+        let replica = |url: &String| Replica {
+            url: url.clone(),
+            model: model.to_owned(),
+            max_in_flight: SLOTS / urls.len() as u32,
             kind: EngineKind::OpenAi,
         };
         let record = ServerGroup {
             schema: 1,
             group: group(),
             checkpoint: Digest::of(b"weights"),
-            replicas: engines.iter().map(replica).collect(),
+            replicas: urls.iter().map(replica).collect(),
             context_length: None,
             updated: now(),
         };
@@ -470,6 +477,94 @@ async fn the_other_replica_takes_the_items_of_a_dead_one() {
             .all(|completion| completion.ending == Ending::Stop && completion.engine == alive.url())
     );
     generator.drain().await;
+}
+
+/// A host that lists its model, takes requests and never answers them. When it is dropped it vanishes: nobody is there any
+/// more, and no connection is closed.
+struct Host {
+    url: String,
+    requests: Arc<Mutex<Vec<TcpStream>>>,
+    accepting: JoinHandle<()>,
+}
+
+impl Host {
+    async fn start(model: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let requests: Arc<Mutex<Vec<TcpStream>>> = Arc::default();
+        let (taken, list) = (Arc::clone(&requests), format!(r#"{{"data":[{{"id":"{model}"}}]}}"#));
+        let accepting = tokio::spawn(async move {
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut head = [0; 4];
+                stream.read_exact(&mut head).await.unwrap();
+                if &head == b"POST" {
+                    taken.lock().unwrap().push(stream);
+                    continue;
+                }
+                let head = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length:";
+                let answer = format!("{head} {}\r\n\r\n{list}", list.len());
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            }
+        });
+        Self {
+            url,
+            requests,
+            accepting,
+        }
+    }
+
+    async fn has_taken(&self, count: usize) {
+        while self.requests.lock().unwrap().len() < count {
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_in_flight_at_a_host_that_vanished_is_answered_by_a_replica_that_joins() {
+    let bench = Bench::new(SLOTS).await;
+    let engine = engine(|_| Reply::text(" 1"));
+    let host = Host::start(engine.model()).await;
+    let generator = bench.start().await;
+    bench.serve_at(std::slice::from_ref(&host.url), engine.model()).await;
+    bench.release_generated().await;
+    timeout(PATIENCE, host.has_taken(SLOTS as usize)).await.unwrap();
+    host.accepting.abort();
+    bench.serve_at(&[host.url.clone(), engine.url()], engine.model()).await;
+    let completions = bench.completions(SLOTS as usize).await;
+    for completion in completions.values() {
+        assert_eq!((completion.ending, completion.attempts), (Ending::Stop, 2));
+        assert_eq!(completion.engine, engine.url());
+    }
+    assert_eq!(
+        host.requests.lock().unwrap().len(),
+        SLOTS as usize,
+        "its connections are open"
+    );
+    let capacity = bench
+        .context
+        .jetstream()
+        .get_key_value(buckets::CAPACITY.name)
+        .await
+        .unwrap();
+    let told = async {
+        loop {
+            let key = capacity.keys().await.unwrap().next().await.unwrap().unwrap();
+            let told: Capacity = serde_json::from_slice(&capacity.get(key).await.unwrap().unwrap()).unwrap();
+            let away: Vec<bool> = told.replicas.iter().map(|replica| replica.is_away).collect();
+            if away == [true, false] {
+                return;
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(PATIENCE, told).await.unwrap();
+    generator.drain().await;
+    assert!(
+        capacity.keys().await.unwrap().next().await.is_none(),
+        "it takes nothing any more"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,7 @@
 //! The grader as a service: completions in, grades out, each key once.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidemill_domain::{Class, Completion, Grade};
 use tidemill_service::fault::{self, Point};
@@ -53,7 +54,7 @@ impl Grading {
                     Event::Found(completion, declared)
                 }
                 Action::Grade(completion, declared) => {
-                    let graded = grade(declared, completion).await;
+                    let graded = grade(declared, completion, self.context.config.grader.delay).await;
                     fault::point(Point::GraderGraded);
                     Event::Graded(graded)
                 }
@@ -83,12 +84,15 @@ impl Grading {
     }
 }
 
-/// Grades in place, or away from the runtime's threads when the answer is long.
-async fn grade(declared: Declared, completion: Box<Completion>) -> Result<Graded, Failure> {
-    if completion.text.len() <= LONG_ANSWER_BYTES {
+/// Grades in place, or away from the runtime's threads when the answer is long or grading is made slow.
+async fn grade(declared: Declared, completion: Box<Completion>, delay: Duration) -> Result<Graded, Failure> {
+    if completion.text.len() <= LONG_ANSWER_BYTES && delay.is_zero() {
         return Ok(graded(&declared, &completion, now()));
     }
-    let graded = tokio::task::spawn_blocking(move || graded(&declared, &completion, now()));
+    let graded = tokio::task::spawn_blocking(move || {
+        std::thread::sleep(delay);
+        graded(&declared, &completion, now())
+    });
     graded.await.map_err(|error| Failure::of(Class::Bug, &error))
 }
 

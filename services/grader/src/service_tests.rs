@@ -354,3 +354,22 @@ async fn a_long_answer_in_the_object_store_is_graded() {
     grader.drain().await;
     assert_eq!(grades[0].outcome, Outcome::Correct);
 }
+
+#[tokio::test]
+async fn a_slow_grade_leaves_the_thread_to_others() {
+    let bench = Bench::start(1).await;
+    let grading = Grading {
+        context: bench.context.clone(),
+        suites: Suites::default(),
+    };
+    let completion = bench.completion(0, "0");
+    let declared = grading.find(&completion).await.unwrap().unwrap();
+    let grading = grade(declared, Box::new(completion), Duration::from_millis(20));
+    let mut grading = std::pin::pin!(grading);
+    // One thread: were the grade made on it, it would be there at the first look.
+    tokio::select! { biased;
+        graded = &mut grading => panic!("graded in place: {graded:?}"),
+        () = std::future::ready(()) => {}
+    }
+    assert_eq!(grading.await.unwrap().grade().unwrap().outcome, Outcome::Correct);
+}

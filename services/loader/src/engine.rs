@@ -147,7 +147,7 @@ impl Engines {
     /// The replicas that get requests, each with its share of them.
     pub(crate) fn replicas(&self) -> Vec<Replica> {
         let limit = match (&self.process, self.limit) {
-            // A started engine takes no more than it was started for.
+            // A started engine takes little more than it was started for.
             (Some(_), Some(limit)) => Some(limit.min(self.each)),
             (_, limit) => limit,
         };
@@ -274,7 +274,9 @@ pub(crate) async fn start(context: &Context, event: &EvaluationEvent) -> Result<
 
 async fn started(config: &Loader, event: &EvaluationEvent, uri: &str) -> Result<Engines, EngineError> {
     let started = process::start(config, uri).await?;
-    let each = config.engine_max_num_seqs;
+    // A few more than it computes wait in it, so that it need not wait for the next.
+    let computed = config.engine_max_num_seqs;
+    let each = computed + (computed / 8).max(2);
     let mut engines = Engines::new(event.source.clone(), process::MODEL, event.max_in_flight, each);
     engines.join(&started.url, started.ready);
     engines.process = Some(started.process);

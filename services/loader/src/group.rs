@@ -2,8 +2,10 @@
 
 mod awaited;
 mod away;
+mod capacity;
 mod evaluations;
 mod grading;
+mod history;
 mod record;
 mod turn;
 
@@ -11,7 +13,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidemill_domain::{EvaluationEvent, EvaluationId, EvaluationState, GroupId, ItemKey, Timestamp};
+use tidemill_domain::{EvaluationEvent, EvaluationId, EvaluationState, GroupId, Timestamp};
 use tidemill_service::backoff::Backoff;
 use tidemill_service::fault::{self, Point};
 use tidemill_service::{Context, Waiting, dead};
@@ -22,12 +24,14 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use self::awaited::Awaited;
 use self::away::Away;
+use self::capacity::{Capacity, Heartbeats};
 use self::grading::Grading;
 pub(crate) use self::grading::ungraded;
+use self::history::History;
 use crate::dispatch::Dispatcher;
 use crate::engine::{self, Change, EngineError, Engines};
 use crate::inbox::Inbox;
-use crate::released;
+use crate::released::{self, Completed};
 
 /// How long a group without evaluations is kept: suites of one checkpoint often arrive one after another.
 const LINGER: Duration = Duration::from_secs(1);
@@ -83,8 +87,13 @@ struct Runner {
     awaited: Awaited,
     /// When this runner last published a state of an evaluation: its own older ones still come back to it.
     spoken: HashMap<EvaluationId, Timestamp>,
-    coming: Sender<ItemKey>,
-    completed: Receiver<ItemKey>,
+    /// The most requests that the group's replicas may be sent at once.
+    bound: usize,
+    /// What generators take of the group at present.
+    capacity: Capacity,
+    history: History,
+    coming: Sender<Completed>,
+    completed: Receiver<Completed>,
     /// Since the object store did not give a manifest; it is asked again a while after.
     store_away: Option<(Instant, Waiting)>,
     /// The group's record as this runner wrote it, while it is to be there.
@@ -135,6 +144,9 @@ impl Runner {
             followed: HashMap::new(),
             awaited: Awaited::default(),
             spoken: HashMap::new(),
+            bound: 0,
+            capacity: Capacity::default(),
+            history: History::default(),
             coming,
             completed,
             store_away: None,
@@ -232,7 +244,9 @@ impl Runner {
 
     async fn serve_with(&mut self, mut engines: Engines, lost: &CancellationToken) -> Ended {
         let ended = self.serve(&mut engines, lost).await;
+        (self.bound, self.capacity) = (0, Capacity::default());
         self.dispatcher.set_slots(0);
+        self.keep_lengths().await;
         if !lost.is_cancelled() {
             self.withdraw().await;
             fault::point(Point::LoaderRecordWithdrawn);
@@ -246,6 +260,7 @@ impl Runner {
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut look_at_grading = interval(LOOK_AT_GRADING_EVERY);
         look_at_grading.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut heartbeats = Heartbeats::new(&self.context, &self.group);
         let mut grading = Grading::default();
         let mut away = Away::default();
         let mut idle_since: Option<Instant> = None;
@@ -305,9 +320,10 @@ impl Runner {
                 events = inbox.take() => self.absorb(events).await,
                 // Before completions, which may come without a pause.
                 _ = look_at_grading.tick() => self.look_at_grading(&mut grading).await,
-                Some(key) = self.completed.recv() => {
+                Some(heartbeat) = heartbeats.next() => self.note_capacity(heartbeat),
+                Some(completed) = self.completed.recv() => {
                     away = Away::default();
-                    self.note_completions(&key);
+                    self.note_completions(&completed);
                 }
                 () = sleep(LINGER), if idle_since.is_some() => {}
                 _ = look.tick() => if let Some(reason) = self.look(engines, &mut away).await {
@@ -333,10 +349,21 @@ impl Runner {
         None
     }
 
-    fn note_completions(&mut self, first: &ItemKey) {
-        self.dispatcher.complete(first);
-        while let Ok(key) = self.completed.try_recv() {
-            self.dispatcher.complete(&key);
+    fn note_completions(&mut self, first: &Completed) {
+        self.note_completion(first);
+        while let Ok(completed) = self.completed.try_recv() {
+            self.note_completion(&completed);
+        }
+    }
+
+    fn note_completion(&mut self, completed: &Completed) {
+        self.dispatcher.complete_with(&completed.key, completed.length);
+        let evaluation = &completed.key.evaluation;
+        if self.dispatcher.left_of(evaluation) == Some(0) {
+            let event = self.live.iter().find(|event| event.evaluation == *evaluation);
+            if let Some(run) = event.map(|event| event.run.clone()) {
+                self.keep_lengths_of(evaluation, &run);
+            }
         }
     }
 
@@ -365,6 +392,8 @@ impl Runner {
         }
         let now = Instant::now();
         self.look_for_held(now).await;
+        self.apply_capacity();
+        self.keep_lengths_now_and_then();
         let overdue = self.dispatcher.overdue(now);
         released::publish(&self.context, &self.group, overdue).await;
         if !engines.are_attached() || self.dispatcher.left() == 0 {

@@ -312,6 +312,7 @@ fn evaluation_event(
         step: event.step,
         team: team(context, event)?,
         checkpoint: checkpoint.clone(),
+        decision_value: event.decision_value,
         suite: suite.suite,
         manifest: suite.manifest,
         group: GroupId::from_digest(checkpoint),

@@ -151,6 +151,11 @@ fn of_benchmark(before: &Benchmark, now: &Benchmark) -> Vec<String> {
     compare("stop", format!("{:?}", old.stop), format!("{:?}", new.stop));
     compare("seed", old.seed.to_string(), new.seed.to_string());
     compare("samples", old.samples.to_string(), new.samples.to_string());
+    compare(
+        "spare_samples",
+        before.spare_samples.to_string(),
+        now.spare_samples.to_string(),
+    );
     compare("grader", format!("{:?}", before.grader), format!("{:?}", now.grader));
     compare("items", before.items.to_string(), now.items.to_string());
     let clusters = |benchmark: &Benchmark| match &benchmark.clusters {

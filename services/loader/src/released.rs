@@ -1,9 +1,9 @@
 //! The dispatcher's way in and out: completions followed from DONE, releases published to READY.
 
 use futures::{StreamExt as _, stream};
-use tidemill_domain::{EvaluationId, GroupId, ItemKey, Release, TraceContext};
+use tidemill_domain::{AnswerLength, EvaluationId, GroupId, ItemKey, Release, TraceContext};
 use tidemill_service::fault::{self, Point};
-use tidemill_service::{Context, Follow, Start};
+use tidemill_service::{Context, Follow, Followed, Start};
 use tidemill_streams::{Released, declared, subject};
 use tidemill_telemetry::Metric;
 use tokio::sync::mpsc::Sender;
@@ -40,18 +40,39 @@ pub(crate) async fn publish(context: &Context, group: &GroupId, releases: Vec<Re
     }
 }
 
+/// What the headers of a completion's message say of it.
+#[derive(Debug)]
+pub(crate) struct Completed {
+    pub(crate) key: ItemKey,
+    /// How long its answer was, where it has one and its generator said so.
+    pub(crate) length: Option<AnswerLength>,
+}
+
+impl Completed {
+    fn of(message: &Followed) -> Option<Self> {
+        let header = message
+            .headers
+            .as_ref()
+            .and_then(|headers| headers.get(AnswerLength::HEADER));
+        Some(Self {
+            key: subject::key_of(&message.subject)?,
+            length: header.and_then(|length| length.as_str().parse().ok()),
+        })
+    }
+}
+
 /// Tells the dispatcher of the completions that an evaluation has, one by one, then sends those to come until the guard is dropped.
 pub(crate) async fn completions(
     context: &Context,
     evaluation: &EvaluationId,
-    coming: Sender<ItemKey>,
+    coming: Sender<Completed>,
     dispatcher: &mut Dispatcher,
 ) -> DropGuard {
     let filter = subject::done_of_evaluation(evaluation);
     let mut follow = Follow::open(context, declared::DONE, filter, true, Start::Beginning).await;
     while let Some(message) = follow.next_known().await {
-        if let Some(key) = subject::key_of(&message.subject) {
-            dispatcher.complete(&key);
+        if let Some(completed) = Completed::of(&message) {
+            dispatcher.complete_with(&completed.key, completed.length);
         }
     }
     let stop = CancellationToken::new();
@@ -62,8 +83,8 @@ pub(crate) async fn completions(
                 () = stopped.cancelled() => return,
                 followed = follow.next() => followed,
             };
-            if let Some(key) = subject::key_of(&followed.subject)
-                && coming.send(key).await.is_err()
+            if let Some(completed) = Completed::of(&followed)
+                && coming.send(completed).await.is_err()
             {
                 return;
             }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use tidemill_domain::{Block, BlockRef, ClusterColumn, ClustersRef, Digest, SuiteRef};
+use tidemill_domain::{Block, BlockRef, ClusterColumn, ClustersRef, Digest, Outline, SuiteRef};
 use tidemill_service::Context;
 use tidemill_service::fault::{self, Point};
 use tidemill_storage::BlockWriter;
@@ -156,6 +156,11 @@ impl Storing {
 impl Sink for Storing {
     fn block(&mut self, block: Block, end: u32) -> Result<BlockRef, Stopped> {
         let stored = self.runtime.block_on(self.writer.block(&block, end));
+        self.kept(stored)
+    }
+
+    fn outline(&mut self, outline: Outline) -> Result<Digest, Stopped> {
+        let stored = self.runtime.block_on(self.writer.outline(&outline));
         self.kept(stored)
     }
 

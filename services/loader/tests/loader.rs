@@ -16,8 +16,8 @@ use async_nats::jetstream::consumer::PullConsumer;
 use futures::{StreamExt as _, TryStreamExt as _};
 use tidemill_config::Config;
 use tidemill_domain::{
-    CheckpointEvent, Class, Completion, Digest, Ending, EvaluationEvent, EvaluationState, GenerationKey, Grade,
-    GroupId, ItemKey, Outcome, OutcomeCounts, RolledBack, RunId, Served, ServerGroup, Step, Written,
+    AnswerLength, CheckpointEvent, Class, Completion, Digest, Ending, EvaluationEvent, EvaluationState, GenerationKey,
+    Grade, GroupId, ItemKey, Outcome, OutcomeCounts, Release, RolledBack, RunId, Served, ServerGroup, Step, Written,
 };
 use tidemill_loader::{Scope, claims, intake, run};
 use tidemill_service::{Context, Ttl, connect, now, prepare};
@@ -239,6 +239,82 @@ async fn a_group_follows_its_server_to_another_port_and_takes_another_limit() {
     // What was out stays out, and the new slots are filled.
     bench.wait_for_released(|released| released == 14).await;
     assert_eq!(second.stats().requests, 1, "another limit needs no other warm-up");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_next_checkpoint_of_a_run_is_released_longest_first() {
+    let bench = Bench::start().await;
+    let (first, second) = (FakeEngine::start().unwrap(), FakeEngine::start().unwrap());
+    bench.load();
+    let before = bench.announce(&first, None).await;
+    bench.record(&before.group, |_| true).await;
+    let manifest = bench.context.store.manifest(&before.manifest).await.unwrap();
+    // Item 60 is cut at the cap, and after it come 31, 32, 33: the others take a tenth of that.
+    let tokens = |item: u32| match item {
+        31..=33 => (90 - item).to_string(),
+        60 => "100+".to_owned(),
+        _ => "6".to_owned(),
+    };
+    for key in manifest.keys(&before.evaluation) {
+        let mut headers = HeaderMap::new();
+        headers.insert(AnswerLength::HEADER, tokens(key.item).as_str());
+        let subject = subject::done(&key);
+        let publisher = &bench.context.publisher;
+        let published = publisher.publish_bytes::<Completion>(subject, Vec::new(), None, Ttl::Stream, headers);
+        published.await.unwrap();
+    }
+    // The first evaluation is done, and its lengths are written.
+    let lengths = bench
+        .context
+        .jetstream()
+        .get_key_value(buckets::LENGTHS.name)
+        .await
+        .unwrap();
+    let begun = Instant::now();
+    let spread = buckets::spread_of_run(&before.run, &manifest.benchmarks[0].name);
+    while lengths.get(&spread).await.unwrap().is_none() {
+        assert!(begun.elapsed() < PATIENCE, "lengths are not written");
+        sleep(Duration::from_millis(20)).await;
+    }
+
+    let mut written = bench.written(&second, &bench.file("suite.toml"));
+    (written.step, written.max_in_flight) = (Step(3), None);
+    let next = intake::queue(&bench.context, &written, Duration::ZERO).await.unwrap()[0]
+        .event
+        .clone();
+    bench.record(&next.group, |_| true).await;
+    let begun = Instant::now();
+    let mut released = Vec::new();
+    let (mut ready, mut sequence) = (
+        bench
+            .context
+            .jetstream()
+            .get_stream(declared::READY.name)
+            .await
+            .unwrap(),
+        1,
+    );
+    // Eight are released at once, and their publishes may overtake each other.
+    while released.len() < 8 {
+        if sequence > ready.info().await.unwrap().state.last_sequence {
+            assert!(begun.elapsed() < PATIENCE, "{released:?}");
+            sleep(Duration::from_millis(20)).await;
+            continue;
+        }
+        let message = ready.get_raw_message(sequence).await.unwrap();
+        let release: Release = tidemill_codec::decode(&message.payload).unwrap();
+        if release.key.evaluation == next.evaluation {
+            released.push((release.key.item, release.expected_tokens));
+        }
+        sequence += 1;
+    }
+    released.sort_unstable_by_key(|(_, tokens)| std::cmp::Reverse(*tokens));
+    let items: Vec<u32> = released[..4].iter().map(|(item, _)| *item).collect();
+    assert_eq!(items, [60, 31, 32, 33], "{released:?}");
+    assert!(
+        (92..=108).contains(&released[0].1) && released[3].1 < 62,
+        "{released:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

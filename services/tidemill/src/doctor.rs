@@ -1,5 +1,6 @@
 //! What is wrong here, and what to do.
 
+mod engines;
 mod fill;
 
 use std::time::Duration;
@@ -153,6 +154,7 @@ async fn contents(place: &Place, config: &Config, broker: Broker) -> Vec<Finding
     findings.push(fill::room(place, config, &broker).await);
     findings.push(fill::held(&broker).await);
     findings.push(fill::waits(&broker).await);
+    findings.extend(engines::replicas(&broker).await);
     if let Ok(store) = Store::open(place.common.store_address(config)) {
         let context = Context::new("command", broker, store, config.clone().into());
         findings.push(fill::grading(&context).await);

@@ -111,6 +111,11 @@ fn json_row(row: &Row<'_>) -> Value {
         "attempts": completed.map(|completion| completion.attempts),
         "requests": completed.map(|completion| completion.requests),
         "cached": completed.map(|completion| completion.cached),
+        "cached_prompt_tokens": completed.and_then(|completion| completion.served.cached_tokens),
+        "continuations": completed.map(|completion| completion.served.continuations),
+        "first_token_seconds": completed.and_then(|completion| {
+            completion.served.first_token.map(|first| first.seconds_since(completion.started))
+        }),
         "engine": completed.map(|completion| &completion.engine),
         "times": {
             "started": completed.map(|completion| completion.started),

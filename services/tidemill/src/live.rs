@@ -253,7 +253,7 @@ impl Screen {
             let tail = if index == 0 { tail.as_str() } else { "" };
             bar.set_message(format!(
                 "{:>12}{tail}  {}",
-                table::score(benchmark),
+                table::standing(benchmark),
                 outcomes(&benchmark.outcomes)
             ));
         }
@@ -287,7 +287,7 @@ impl Screen {
                 format!(
                     "{} {} ({})",
                     benchmark.name,
-                    table::score(benchmark),
+                    table::standing(benchmark),
                     outcomes(&benchmark.outcomes)
                 )
             })

@@ -12,6 +12,26 @@ pub(crate) fn score(benchmark: &BenchmarkResult) -> String {
     }
 }
 
+/// A score as it stands: while samples have no score, with the share that has one and what the mean can become, since the
+/// finished items are not drawn at random from all.
+pub(crate) fn standing(benchmark: &BenchmarkResult) -> String {
+    if benchmark.coverage >= 1.0 {
+        return score(benchmark);
+    }
+    format!(
+        "{} (coverage {:.3}, bounds [{}])",
+        score(benchmark),
+        benchmark.coverage,
+        bounds(benchmark)
+    )
+}
+
+/// The mean, in percent, if all samples without a score were wrong, and if all were right.
+fn bounds(benchmark: &BenchmarkResult) -> String {
+    let [low, high] = benchmark.bounds;
+    format!("{:.1}, {:.1}", 100.0 * low, 100.0 * high)
+}
+
 fn interval(benchmark: &BenchmarkResult) -> String {
     benchmark.interval.map_or("-".to_owned(), |[low, high]| {
         format!("{:.1}..{:.1}", 100.0 * low, 100.0 * high)
@@ -21,7 +41,7 @@ fn interval(benchmark: &BenchmarkResult) -> String {
 /// Columns that a terminal must have for the whole table; a narrower one gets the columns that matter most.
 const WIDE: u16 = 166;
 
-const HEADER: [&str; 15] = [
+const HEADER: [&str; 18] = [
     "run",
     "step",
     "suite",
@@ -34,13 +54,22 @@ const HEADER: [&str; 15] = [
     "no answer",
     "failed",
     "missing",
+    "coverage",
+    "bounds %",
+    "continued",
     "cached %",
     "state",
     "evaluation",
 ];
 
 /// What a narrow terminal shows of [`HEADER`].
-const NARROW: [usize; 8] = [1, 3, 4, 7, 8, 10, 11, 13];
+const NARROW: [usize; 11] = [1, 3, 4, 7, 8, 10, 11, 12, 13, 14, 16];
+
+/// Columns that say how far a mean over a part of the samples can be trusted; without such a mean they say nothing.
+const OF_PARTS: [usize; 2] = [12, 13];
+
+/// The column of samples that were continued, where there are some.
+const CONTINUED: usize = 14;
 
 /// The table of several evaluations: one row a benchmark. Scores are in percent, with the standard error.
 pub(crate) fn results(results: &[EvaluationResult]) -> String {
@@ -49,11 +78,17 @@ pub(crate) fn results(results: &[EvaluationResult]) -> String {
         .load_style(presets::ASCII_BORDERS_ONLY_CONDENSED)
         .set_content_arrangement(ContentArrangement::Dynamic);
     let is_narrow = table.width().is_some_and(|width| width < WIDE);
-    let columns: Vec<usize> = if is_narrow {
+    let any = |says: fn(&BenchmarkResult) -> bool| results.iter().flat_map(|result| &result.benchmarks).any(says);
+    let (has_parts, has_continued) = (any(|one| one.coverage < 1.0), any(|one| one.continued > 0));
+    let columns = if is_narrow {
         NARROW.to_vec()
     } else {
         (0..HEADER.len()).collect()
     };
+    let columns: Vec<usize> = columns
+        .into_iter()
+        .filter(|column| (has_parts || !OF_PARTS.contains(column)) && (has_continued || *column != CONTINUED))
+        .collect();
     let pick = |cells: Vec<String>| columns.iter().map(|index| cells[*index].clone()).collect::<Vec<_>>();
     table.set_header(pick(HEADER.map(str::to_owned).to_vec()));
     for result in results {
@@ -66,13 +101,13 @@ pub(crate) fn results(results: &[EvaluationResult]) -> String {
                 result.step.to_string(),
                 result.suite.name.to_string(),
             ];
-            cells.extend(std::iter::repeat_n("-".to_owned(), 10));
+            cells.extend(std::iter::repeat_n("-".to_owned(), 13));
             cells.extend([state(result), result.evaluation.to_string()]);
             table.add_row(pick(cells));
         }
     }
     for (place, index) in columns.iter().enumerate() {
-        let is_number = matches!(index, 1 | 4..=12);
+        let is_number = matches!(index, 1 | 4..=15);
         if let Some(column) = table.column_mut(place).filter(|_| is_number) {
             column.set_cell_alignment(CellAlignment::Right);
         }
@@ -111,6 +146,9 @@ fn row(result: &EvaluationResult, benchmark: &BenchmarkResult) -> Vec<String> {
         outcomes.no_answer.to_string(),
         (outcomes.failed() - outcomes.missing).to_string(),
         outcomes.missing.to_string(),
+        format!("{:.3}", benchmark.coverage),
+        bounds(benchmark),
+        benchmark.continued.to_string(),
         format!("{:.0}", 100.0 * benchmark.cache_hit_rate),
         state(result),
         result.evaluation.to_string(),
@@ -126,7 +164,7 @@ fn state(result: &EvaluationResult) -> String {
 
 const CSV_HEADER: &str = "run,step,suite,version,benchmark,metric,mean,standard_error,low,high,items,samples,coverage,\
 correct,incorrect,graded,no_answer,truncated,refused,empty,context_overflow,engine_error,grader_error,ungraded,missing,\
-state,evaluation,team,checkpoint,requests,cached";
+state,evaluation,team,checkpoint,requests,cached,cached_prompt_tokens,reusable_prompt_tokens,continued";
 
 /// One line a benchmark, with a header.
 pub(crate) fn csv(results: &[EvaluationResult]) -> String {
@@ -147,6 +185,7 @@ pub(crate) fn csv(results: &[EvaluationResult]) -> String {
 }
 
 fn csv_row(result: &EvaluationResult, benchmark: &BenchmarkResult) -> Vec<String> {
+    let count = |value: Option<u64>| value.map(|value| value.to_string()).unwrap_or_default();
     let number = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
     let outcomes = &benchmark.outcomes;
     vec![
@@ -181,6 +220,9 @@ fn csv_row(result: &EvaluationResult, benchmark: &BenchmarkResult) -> Vec<String
         result.checkpoint.to_string(),
         benchmark.requests.to_string(),
         benchmark.cached.to_string(),
+        count(benchmark.cached_prompt_tokens),
+        count(benchmark.reusable_prompt_tokens),
+        benchmark.continued.to_string(),
     ]
 }
 
@@ -194,7 +236,43 @@ fn quoted(field: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::quoted;
+    use tidemill_domain::{BenchmarkName, OutcomeCounts};
+
+    use super::*;
+
+    fn benchmark(scored: u64, samples: u64) -> BenchmarkResult {
+        BenchmarkResult {
+            name: BenchmarkName::try_new("b").unwrap(),
+            metric: "accuracy".to_owned(),
+            mean: Some(1.0),
+            standard_error: None,
+            interval: None,
+            bounds: [scored as f64 / samples as f64, 1.0],
+            items: samples,
+            samples,
+            coverage: scored as f64 / samples as f64,
+            mean_excluding_truncated: None,
+            truncated_correct: 0,
+            outcomes: OutcomeCounts::default(),
+            requests: 0,
+            cached: 0,
+            cache_hit_rate: 0.0,
+            prompt_tokens: 0,
+            completion_tokens: 0,
+            cached_prompt_tokens: None,
+            reusable_prompt_tokens: None,
+            continued: 0,
+        }
+    }
+
+    #[test]
+    fn a_mean_over_a_part_is_never_shown_without_coverage_and_bounds() {
+        assert_eq!(
+            standing(&benchmark(1, 4)),
+            "100.0 (coverage 0.250, bounds [25.0, 100.0])"
+        );
+        assert_eq!(standing(&benchmark(4, 4)), "100.0");
+    }
 
     #[test]
     fn csv_fields_are_quoted_where_needed() {

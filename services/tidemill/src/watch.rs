@@ -78,13 +78,12 @@ fn show(args: &Watch, news: &News) -> anyhow::Result<()> {
                     result.state.label()
                 };
                 output::data(&format!(
-                    "{} step {} {}: {} % of {} items, coverage {:.3}, {} truncated, {} failed or missing ({kind})",
+                    "{} step {} {}: {} % of {} items, {} truncated, {} failed or missing ({kind})",
                     result.run,
                     result.step,
                     benchmark.name,
-                    table::score(benchmark),
+                    table::standing(benchmark),
                     benchmark.items,
-                    benchmark.coverage,
                     benchmark.outcomes.truncated,
                     benchmark.outcomes.failed()
                 ))?;

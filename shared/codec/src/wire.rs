@@ -3,7 +3,8 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tidemill_domain::{
-    Block, ClusterColumn, Completion, Generation, Grade, Manifest, Outline, Parked, Release, WholeManifest,
+    Block, ClusterColumn, Completion, Generation, Grade, Lengths, Manifest, Outline, Parked, Release, Spread,
+    WholeManifest,
 };
 
 use crate::envelope::{Body, Envelope, Error, header};
@@ -143,6 +144,18 @@ impl Wire for Outline {
     const SCHEMA: u16 = 10;
     const VERSION: u16 = 1;
     const NAME: &'static str = "outline";
+}
+
+impl Wire for Lengths {
+    const SCHEMA: u16 = 11;
+    const VERSION: u16 = 1;
+    const NAME: &'static str = "lengths";
+}
+
+impl Wire for Spread {
+    const SCHEMA: u16 = 12;
+    const VERSION: u16 = 1;
+    const NAME: &'static str = "spread";
 }
 
 impl Wire for Block {

@@ -10,9 +10,9 @@
 use tidemill_codec::{Error, claim, decode, encode, seal, unseal, v1, v2};
 use tidemill_domain::{
     Benchmark, BenchmarkName, Block, BlockRef, ChoiceScore, ClusterColumn, ClustersRef, Completion, Continuation,
-    Digest, Ending, EvaluationId, Generation, Grade, GraderSpec, Item, ItemKey, Manifest, Message, Outcome, Outline,
-    Parked, Partial, Penalties, Prompt, Release, Reuse, Served, Settings, SuiteName, SuiteRef, Tier, Timestamp,
-    WholeBenchmark, WholeManifest,
+    Digest, Ending, EvaluationId, Generation, Grade, GraderSpec, Item, ItemKey, Lengths, Manifest, Message, Outcome,
+    Outline, Parked, Partial, Penalties, Prompt, Release, Reuse, Served, Settings, Spread, SuiteName, SuiteRef, Tier,
+    Timestamp, WholeBenchmark, WholeManifest,
 };
 
 fn key() -> ItemKey {
@@ -344,6 +344,19 @@ fn outline() -> Outline {
     }
 }
 
+fn lengths() -> Lengths {
+    Lengths {
+        classes: vec![0, 41, 97],
+        cut: vec![0b100],
+    }
+}
+
+fn spread() -> Spread {
+    Spread {
+        quantiles: vec![9, 33, 97],
+    }
+}
+
 fn parked() -> Parked {
     Parked {
         generation: "00112233445566778899aabbccddeeff".parse().unwrap(),
@@ -395,6 +408,8 @@ fn released_versions_keep_their_bytes() {
     golden("grade.v2.bin", &encode(&grade()).unwrap());
     golden("parked.v1.bin", &encode(&parked()).unwrap());
     golden("outline.v1.bin", &encode(&outline()).unwrap());
+    golden("lengths.v1.bin", &encode(&lengths()).unwrap());
+    golden("spread.v1.bin", &encode(&spread()).unwrap());
     golden("generation.v1.bin", &encode(&generation()).unwrap());
 }
 
@@ -474,6 +489,13 @@ fn versions_that_say_nothing_of_serving_are_still_read() {
         (benchmark.continuation, benchmark.spare_samples),
         (Continuation::Exact, 0)
     );
+}
+
+#[test]
+fn what_is_known_of_lengths_reads_as_it_was_written() {
+    assert_eq!(decode::<Outline>(&stored("outline.v1.bin")).unwrap(), outline());
+    assert_eq!(decode::<Lengths>(&stored("lengths.v1.bin")).unwrap(), lengths());
+    assert_eq!(decode::<Spread>(&stored("spread.v1.bin")).unwrap(), spread());
 }
 
 #[test]

@@ -114,7 +114,8 @@ pub struct Loader {
     pub default_team: String,
     /// Server groups that one loader runs at once. Default 2.
     pub max_groups: usize,
-    /// Requests in flight for each attached endpoint, where the announcement says nothing. Default 256.
+    /// The most requests in flight for each attached endpoint, where the announcement says nothing: a bound. Below it the
+    /// generators find the level that keeps the engine full. Default 1024.
     pub max_in_flight: u32,
     /// Sequences that a started engine computes at once. Default 16.
     pub engine_max_num_seqs: u32,
@@ -147,7 +148,7 @@ impl Default for Loader {
             default_suites: Vec::new(),
             default_team: "default".to_owned(),
             max_groups: 2,
-            max_in_flight: 256,
+            max_in_flight: 1_024,
             engine_max_num_seqs: 16,
             engine_program: None,
             checkpoint_patience: Duration::from_secs(600),
@@ -180,6 +181,9 @@ pub struct Generator {
     pub stall_timeout: Duration,
     /// A streamed answer is saved each time that it has so many more tokens, so that a kill loses no more. Default 1024.
     pub park_every_tokens: u32,
+    /// Prompts that begin alike go to the replica that had their beginning last, while that costs no balance. False: they
+    /// go anywhere, to measure what the other is worth. Default true.
+    pub prefix_affinity: bool,
 }
 
 impl Default for Generator {
@@ -191,6 +195,7 @@ impl Default for Generator {
             stream_above: 64,
             stall_timeout: Duration::from_secs(120),
             park_every_tokens: 1_024,
+            prefix_affinity: true,
         }
     }
 }
@@ -201,11 +206,18 @@ impl Default for Generator {
 pub struct Grader {
     /// Completions that one grader holds at once. Default 256.
     pub max_in_flight: u32,
+    /// Every grade blocks a thread for so long besides, as a slow grader would: to measure what that does to the rest.
+    /// Default `0s`.
+    #[serde(with = "duration")]
+    pub delay: Duration,
 }
 
 impl Default for Grader {
     fn default() -> Self {
-        Self { max_in_flight: 256 }
+        Self {
+            max_in_flight: 256,
+            delay: Duration::ZERO,
+        }
     }
 }
 

@@ -129,6 +129,9 @@ pub struct EvaluationEvent {
     pub team: TeamId,
     /// Identity of the weights: the content digest of a checkpoint in files, else one made from the server's name.
     pub checkpoint: Digest,
+    /// How much a decision waits for the checkpoint, when the announcement says; larger is more urgent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision_value: Option<u32>,
     /// The suite.
     pub suite: SuiteRef,
     /// Digest of the manifest, which is its key in the object store.

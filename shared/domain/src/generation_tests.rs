@@ -29,6 +29,7 @@ struct Owned {
     lane: String,
     prompt: Prompt,
     settings: Settings,
+    penalties: Penalties,
     seed: u64,
     choices: Option<Vec<String>>,
     sample: u32,
@@ -40,7 +41,7 @@ impl Owned {
             Some(choices) => Question::Score { choices },
             None => Question::Complete {
                 settings: &self.settings,
-                penalties: Penalties::default(),
+                penalties: self.penalties,
                 seed: self.seed,
             },
         };
@@ -61,6 +62,7 @@ fn generated() -> Owned {
         lane: LANE.to_owned(),
         prompt: Prompt::Text("Question 1\nAnswer:".to_owned()),
         settings: settings(),
+        penalties: Penalties::default(),
         seed: 77,
         choices: None,
         sample: 2,
@@ -162,6 +164,9 @@ fn changes(asked: &Owned) -> Vec<(&'static str, Owned)> {
         change("cap", &|asked| asked.settings.max_tokens += 1);
         change("temperature", &|asked| asked.settings.temperature = 0.0);
         change("top_p", &|asked| asked.settings.top_p = 1.0);
+        change("frequency penalty", &|asked| asked.penalties.frequency = 0.5);
+        change("presence penalty", &|asked| asked.penalties.presence = 0.5);
+        change("repetition penalty", &|asked| asked.penalties.repetition = 0.5);
         change("no stop", &|asked| asked.settings.stop.clear());
         change("stop", &|asked| asked.settings.stop[1] = "A:".to_owned());
         change("stops run together", &|asked| {

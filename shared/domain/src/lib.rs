@@ -45,7 +45,7 @@ pub use manifest::{
 };
 pub use name::{BenchmarkName, EvaluationId, GroupId, InvalidName, MAX_NAME_BYTES, RunId, Step, SuiteName, TeamId};
 pub use outline::Outline;
-pub use partial::{Parked, Partial};
+pub use partial::{Mark, Parked, Partial};
 pub use release::Release;
 pub use result::{BenchmarkResult, EvaluationResult, OutcomeCounts, ResultMessage, ResultState};
 pub use time::Timestamp;

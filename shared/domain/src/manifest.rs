@@ -60,6 +60,7 @@ pub struct Penalties {
 
 /// What becomes of an answer that is interrupted: by a preemption, a drain, or the loss of its replica.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Continuation {
     /// It is continued from its tokens where that is the same draw, else asked for anew.
     #[default]

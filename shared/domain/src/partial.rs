@@ -32,11 +32,37 @@ pub struct Parked {
     pub partial: Partial,
 }
 
+/// A moment of a growing partial answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Mark {
+    tokens: usize,
+    text: usize,
+    reasoning: usize,
+}
+
 impl Partial {
     /// Nothing has arrived.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.tokens.is_empty() && self.text.is_empty() && self.reasoning.is_empty()
+    }
+
+    /// How far it goes.
+    #[must_use]
+    pub const fn mark(&self) -> Mark {
+        Mark {
+            tokens: self.tokens.len(),
+            text: self.text.len(),
+            reasoning: self.reasoning.len(),
+        }
+    }
+
+    /// Takes back what came after `mark`, a mark of a time at which it [had its tokens](Self::has_tokens).
+    pub fn take_back(&mut self, mark: Mark) {
+        self.tokens.truncate(mark.tokens);
+        self.text.truncate(mark.text);
+        self.reasoning.truncate(mark.reasoning);
+        self.completion_tokens = mark.tokens as u64;
     }
 
     /// It holds all the token ids that continuing it exactly takes: text could be tokenised otherwise.

@@ -108,6 +108,16 @@ pub struct BenchmarkResult {
     pub prompt_tokens: u64,
     /// Tokens of the answers, those of cached samples included.
     pub completion_tokens: u64,
+    /// Prompt tokens that engines had in their prefix caches. Null where no engine said, which is not 0.
+    #[serde(default)]
+    pub cached_prompt_tokens: Option<u64>,
+    /// Prompt tokens that had been sent to an engine of the group before, which a prefix cache could have held. Null where it
+    /// is not known.
+    #[serde(default)]
+    pub reusable_prompt_tokens: Option<u64>,
+    /// Samples whose answers were interrupted and continued from their tokens.
+    #[serde(default)]
+    pub continued: u64,
 }
 
 /// Samples by outcome. `missing` are the declared ones without any; all together are the declared samples.

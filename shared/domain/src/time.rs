@@ -20,6 +20,13 @@ impl Timestamp {
         (self.0 - earlier.0) as f64 / 1e6
     }
 
+    /// The time that is so much later.
+    #[must_use]
+    pub fn later_by(self, duration: std::time::Duration) -> Self {
+        let micros = i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
+        Self(self.0.saturating_add(micros))
+    }
+
     /// The time as RFC 3339 text in UTC.
     #[must_use]
     pub fn rfc3339(self) -> String {

@@ -267,6 +267,11 @@ impl<'a> Assembly<'a> {
         self.request.stall_timeout
     }
 
+    /// What there is.
+    pub(crate) const fn partial(&self) -> &Partial {
+        self.partial
+    }
+
     /// Tokens of the answer so far.
     pub(crate) const fn tokens(&self) -> u64 {
         self.partial.completion_tokens

@@ -83,14 +83,16 @@ pub(crate) fn plan(request: &Request<'_>, partial: &Partial, traits: Traits) -> 
     })
 }
 
-fn is_exact(request: &Request<'_>, partial: &Partial, repetition_counts_prompt: bool) -> bool {
+/// The penalties of `request` can be given to the rest of its answer.
+pub(crate) fn keeps_penalties(request: &Request<'_>, repetition_counts_prompt: bool) -> bool {
     let penalties = request.penalties;
     let repeats = penalties.repetition != 1.0;
+    penalties.presence == 0.0 && !(repeats && (penalties.frequency != 0.0 || !repetition_counts_prompt))
+}
+
+fn is_exact(request: &Request<'_>, partial: &Partial, repetition_counts_prompt: bool) -> bool {
     let is_split = matches!(request.prompt, Prompt::Chat(_)) && partial.text.is_empty();
-    partial.reasoning.is_empty()
-        && !is_split
-        && penalties.presence == 0.0
-        && !(repeats && (penalties.frequency != 0.0 || !repetition_counts_prompt))
+    partial.reasoning.is_empty() && !is_split && keeps_penalties(request, repetition_counts_prompt)
 }
 
 /// The bias that a frequency penalty amounts to for tokens that have come already; `None` where no engine takes it.

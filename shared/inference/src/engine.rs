@@ -29,6 +29,31 @@ pub trait Engine: Send + Sync {
         partial: &mut Partial,
     ) -> impl Future<Output = Attempt<Answer>> + Send;
 
+    /// Whether an answer to `request` that is interrupted can be continued here, as far as the request tells.
+    fn may_continue(&self, _request: &Request<'_>) -> bool {
+        self.capabilities().continues
+    }
+
+    /// Whether [`Engine::complete`] goes on from `partial` instead of asking for the whole.
+    fn goes_on(&self, request: &Request<'_>, partial: &Partial) -> bool {
+        self.may_continue(request) && partial.has_tokens()
+    }
+
+    /// As [`Engine::complete`], and hands `partial` to `watch` each time that more of the answer has arrived, so that it can be
+    /// saved on the way. An engine that does not stream need not.
+    ///
+    /// # Cancel safety
+    /// As [`Engine::complete`].
+    fn complete_watched(
+        &self,
+        request: &Request<'_>,
+        connection: Connection,
+        partial: &mut Partial,
+        _watch: Watch<'_>,
+    ) -> impl Future<Output = Attempt<Answer>> + Send {
+        self.complete(request, connection, partial)
+    }
+
     /// Asks how likely `choice` is after the context of `scoring`.
     ///
     /// # Cancel safety
@@ -55,6 +80,9 @@ pub trait Engine: Send + Sync {
         None
     }
 }
+
+/// Sees an answer grow.
+pub type Watch<'a> = &'a mut (dyn FnMut(&Partial) + Send);
 
 /// What an engine says of its load. What it does not say is absent, which is never the same as 0.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]

@@ -20,7 +20,7 @@ use crate::classify::classify;
 use crate::continuation::{Rest, Traits};
 use crate::dialect::{Dialect, HasPenalties, TellsTokens};
 use crate::http::{Endpoint, Exchange, Opened};
-use crate::{Answer, Attempt, Capabilities, Connection, HttpOutcome, OpenAi, Request, streaming};
+use crate::{Answer, Attempt, Capabilities, Connection, HttpOutcome, OpenAi, Request, Watch, streaming};
 
 pub(crate) static DIALECT: Dialect = Dialect {
     capabilities: Capabilities {
@@ -83,6 +83,7 @@ pub(crate) async fn begin(
     (request, text): (&Request<'_>, &str),
     connection: Connection,
     partial: &mut Partial,
+    watch: Watch<'_>,
 ) -> Option<Attempt<Answer>> {
     let body = TokenizeBody {
         content: text,
@@ -111,7 +112,7 @@ pub(crate) async fn begin(
         logit_bias: BTreeMap::new(),
     };
     partial.prompt_tokens = tokens;
-    Some(stream(engine, request, &rest, connection, partial).await)
+    Some(stream(engine, request, &rest, connection, partial, watch).await)
 }
 
 /// Streams what follows `rest`.
@@ -121,6 +122,7 @@ pub(crate) async fn stream(
     rest: &Rest,
     connection: Connection,
     partial: &mut Partial,
+    watch: Watch<'_>,
 ) -> Attempt<Answer> {
     let Opened { begun, requests } = engine
         .client()
@@ -129,7 +131,7 @@ pub(crate) async fn stream(
     let verdict = match begun {
         Ok(stream) => {
             let assembly = Assembly::new(request, partial, false).in_shape(Shape::LlamaCpp);
-            streaming::read(stream, assembly).await
+            streaming::read(stream, assembly, engine.counter(), watch).await
         }
         Err(outcome) => classify(&outcome, request),
     };

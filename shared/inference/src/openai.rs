@@ -4,7 +4,7 @@
 //! by `echo` with `logprobs` and pass the gate or are refused, and there are no metrics.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,13 +14,13 @@ use crate::assembly;
 use crate::body::{self, NEUTRAL_FIELDS, STREAM_OPTIONS, Style, Words};
 use crate::classify::settle;
 use crate::complaint::Complaint;
-use crate::continuation::{Plan, Rest, Traits, plan};
+use crate::continuation::{Plan, Rest, Traits, keeps_penalties, plan};
 use crate::dialect::{self, Dialect, HasPenalties, TellsTokens};
 use crate::http::{Endpoint, Exchange, Opened};
 use crate::wire::{Detokenized, Reply};
 use crate::{
     Answer, Attempt, Capabilities, Client, Connection, Engine, HttpOutcome, Load, NeedsContextTokens, ProbeError,
-    Request, Scored, Scoring, Verdict, classify, classify_score,
+    Request, Scored, Scoring, Verdict, Watch, classify, classify_score,
 };
 use crate::{llamacpp, sglang, streaming};
 
@@ -42,6 +42,8 @@ pub struct OpenAi {
     dialect: &'static Dialect,
     capabilities: Capabilities,
     learnt: Arc<Learnt>,
+    /// Tokens that came with streamed answers.
+    streamed: Arc<AtomicU64>,
 }
 
 pub(crate) static DIALECT: Dialect = Dialect {
@@ -80,6 +82,7 @@ impl OpenAi {
             dialect,
             capabilities: dialect.capabilities,
             learnt: Arc::default(),
+            streamed: Arc::default(),
         }
     }
 
@@ -93,6 +96,11 @@ impl OpenAi {
     #[must_use]
     pub fn url(&self) -> &str {
         self.client.url()
+    }
+
+    /// What counts the tokens that come with streamed answers.
+    pub(crate) fn counter(&self) -> &AtomicU64 {
+        &self.streamed
     }
 
     /// The served model's name.
@@ -203,6 +211,7 @@ impl OpenAi {
         (endpoint, rest): (Endpoint, Option<&Rest>),
         connection: Connection,
         partial: &mut Partial,
+        watch: Watch<'_>,
     ) -> Attempt<Answer> {
         let mut style = self.style(request, endpoint, true);
         let mut requests = 0;
@@ -213,7 +222,8 @@ impl OpenAi {
             let verdict = match opened.begun {
                 Ok(stream) => {
                     let keeps_stop = style.keep_stop.is_some();
-                    streaming::read(stream, assembly::Assembly::new(request, partial, keeps_stop)).await
+                    let assembly = assembly::Assembly::new(request, partial, keeps_stop);
+                    streaming::read(stream, assembly, &self.streamed, watch).await
                 }
                 Err(outcome) if self.learn(&outcome, &mut style) => continue,
                 Err(outcome) => classify(&outcome, request),
@@ -228,7 +238,29 @@ impl Engine for OpenAi {
         self.capabilities
     }
 
+    fn may_continue(&self, request: &Request<'_>) -> bool {
+        let is_native = self.capabilities.kind == EngineKind::LlamaCpp && matches!(request.prompt, Prompt::Text(_));
+        let tells_tokens = is_native || self.style(request, endpoint(request), request.stream).return_token_ids;
+        self.capabilities.continues
+            && tells_tokens
+            && keeps_penalties(request, self.dialect.continuing.repetition_counts_prompt)
+    }
+
+    fn goes_on(&self, request: &Request<'_>, partial: &Partial) -> bool {
+        self.capabilities.continues && !matches!(plan(request, partial, self.dialect.continuing), Plan::Anew)
+    }
+
     async fn complete(&self, request: &Request<'_>, connection: Connection, partial: &mut Partial) -> Attempt<Answer> {
+        self.complete_watched(request, connection, partial, &mut |_| {}).await
+    }
+
+    async fn complete_watched(
+        &self,
+        request: &Request<'_>,
+        connection: Connection,
+        partial: &mut Partial,
+        watch: Watch<'_>,
+    ) -> Attempt<Answer> {
         if let Some(detail) = dialect::penalty_refusal(self.capabilities.kind, &request.penalties) {
             return Attempt {
                 verdict: Verdict::Unsupported { detail },
@@ -247,10 +279,10 @@ impl Engine for OpenAi {
                     if self.dialect.asks_for_seam && !self.ends_whole(&partial.tokens, connection).await => {}
                 Plan::Continue(rest) => {
                     let attempt = if self.capabilities.kind == EngineKind::LlamaCpp {
-                        llamacpp::stream(self, request, &rest, connection, partial).await
+                        llamacpp::stream(self, request, &rest, connection, partial, &mut *watch).await
                     } else {
                         let target = (Endpoint::Completions, Some(&rest));
-                        self.streamed(request, target, connection, partial).await
+                        self.streamed(request, target, connection, partial, &mut *watch).await
                     };
                     requests += attempt.requests;
                     if !is_refusal(&attempt.verdict) {
@@ -261,19 +293,17 @@ impl Engine for OpenAi {
             }
         }
         *partial = Partial::default();
-        let endpoint = match request.prompt {
-            Prompt::Text(_) => Endpoint::Completions,
-            Prompt::Chat(_) => Endpoint::Chat,
-        };
+        let endpoint = endpoint(request);
         if let (true, Prompt::Text(text), EngineKind::LlamaCpp) =
             (request.stream, request.prompt, self.capabilities.kind)
-            && let Some(attempt) = llamacpp::begin(self, (request, text), connection, partial).await
+            && let Some(attempt) = llamacpp::begin(self, (request, text), connection, partial, &mut *watch).await
             && !is_refusal(&attempt.verdict)
         {
             return attempt;
         }
         let attempt = if request.stream {
-            self.streamed(request, (endpoint, None), connection, partial).await
+            self.streamed(request, (endpoint, None), connection, partial, watch)
+                .await
         } else {
             self.whole(request, endpoint, connection).await
         };
@@ -334,6 +364,10 @@ impl Engine for OpenAi {
             .map(drop)
     }
 
+    fn progress(&self) -> Option<u64> {
+        Some(self.streamed.load(Ordering::Relaxed))
+    }
+
     async fn load(&self) -> Result<Load, ProbeError> {
         if !self.capabilities.metrics || self.learnt.has_no_metrics.load(Ordering::Relaxed) {
             return Ok(Load::default());
@@ -359,6 +393,14 @@ impl Engine for OpenAi {
                 why: format!("GET /metrics: {}", other.describe()),
             }),
         }
+    }
+}
+
+/// Where the whole answer to a request is asked for.
+const fn endpoint(request: &Request<'_>) -> Endpoint {
+    match request.prompt {
+        Prompt::Text(_) => Endpoint::Completions,
+        Prompt::Chat(_) => Endpoint::Chat,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Reads a streamed answer: waits for its pieces, each in its time, and hands them to the assembly.
 
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -9,18 +10,24 @@ use crate::assembly::{Assembly, Flow};
 use crate::classify::settle;
 use crate::http::{Next, Stream};
 use crate::sse::Events;
-use crate::{Answer, HttpOutcome, Verdict};
+use crate::{Answer, HttpOutcome, Verdict, Watch};
 
 /// How long the end of a stream is waited for once the answer is whole, so that its connection can be used again.
 const LAST_BYTES: Duration = Duration::from_secs(2);
 
-/// Reads `stream` to its end.
+/// Reads `stream` to its end, adds its tokens to `streamed` as they arrive, and shows what there is after each piece that
+/// brought more.
 ///
 /// # Cancel safety
 /// What has arrived is in the assembly's partial answer; dropping the future closes the connection.
-pub(crate) async fn read(mut stream: Stream, assembly: Assembly<'_>) -> Verdict<Answer> {
+pub(crate) async fn read(
+    mut stream: Stream,
+    assembly: Assembly<'_>,
+    streamed: &AtomicU64,
+    watch: Watch<'_>,
+) -> Verdict<Answer> {
     if stream.is_events {
-        read_events(stream, assembly).await
+        read_events(stream, assembly, streamed, watch).await
     } else {
         read_document(&mut stream, assembly).await
     }
@@ -41,7 +48,12 @@ async fn read_document(stream: &mut Stream, mut assembly: Assembly<'_>) -> Verdi
     assembly.conclude()
 }
 
-async fn read_events(mut stream: Stream, mut assembly: Assembly<'_>) -> Verdict<Answer> {
+async fn read_events(
+    mut stream: Stream,
+    mut assembly: Assembly<'_>,
+    streamed: &AtomicU64,
+    watch: Watch<'_>,
+) -> Verdict<Answer> {
     let stall_timeout = assembly.stall_timeout();
     let mut events = Events::default();
     let mut last_token: Option<Instant> = None;
@@ -61,6 +73,7 @@ async fn read_events(mut stream: Stream, mut assembly: Assembly<'_>) -> Verdict<
             }
         };
         let mut has_progressed = false;
+        let before = assembly.tokens();
         let flow = events.feed(&bytes, |data| match assembly.event(data) {
             Flow::Idle => ControlFlow::Continue(()),
             Flow::Progress | Flow::Ended => {
@@ -70,6 +83,8 @@ async fn read_events(mut stream: Stream, mut assembly: Assembly<'_>) -> Verdict<
             Flow::Over => ControlFlow::Break(()),
         });
         if has_progressed {
+            streamed.fetch_add(assembly.tokens().saturating_sub(before).max(1), Ordering::Relaxed);
+            watch(assembly.partial());
             let now = Instant::now();
             if last_token.replace(now).is_none() {
                 assembly.note_first_token(now - stream.begun);

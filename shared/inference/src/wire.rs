@@ -133,7 +133,7 @@ impl NativeEvent<'_> {
 
 impl<'a> From<NativeEvent<'a>> for Event<'a> {
     fn from(event: NativeEvent<'a>) -> Self {
-        let reason = event.stop.then(|| match event.stop_type.as_deref() {
+        let reason = event.stop.then_some(match event.stop_type.as_deref() {
             Some("eos" | "word") => "stop",
             Some("limit") => "length",
             _ => "unknown",

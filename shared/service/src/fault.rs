@@ -64,6 +64,8 @@ points! {
     LoaderConsumerDeleted = "loader.consumer_deleted",
     /// A release is delivered; nothing is asked.
     GeneratorDelivered = "generator.delivered",
+    /// The tokens so far of an answer are saved; the rest of it is not there.
+    GeneratorParked = "generator.answer_parked",
     /// The engine has answered; nothing is stored.
     GeneratorAnswered = "generator.answered",
     /// The generation cache holds the answer; no completion does.
@@ -72,6 +74,8 @@ points! {
     GeneratorBodyStored = "generator.body_checked_in",
     /// The completion is published; the release is not acknowledged.
     GeneratorPublished = "generator.completion_published",
+    /// The saved tokens of an answer whose completion is published are removed; the release is not acknowledged.
+    GeneratorUnparked = "generator.parked_removed",
     /// The release is acknowledged; the acknowledgement may not have left.
     GeneratorAcked = "generator.acked",
     /// A completion is delivered; nothing is graded.

@@ -11,6 +11,10 @@ use async_nats::jetstream::stream::{LastRawMessageError, LastRawMessageErrorKind
 use async_nats::jetstream::{self};
 use bytes::Bytes;
 
+mod looks;
+
+pub use looks::Looks;
+
 /// Why the leader did not say.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
@@ -20,6 +24,12 @@ pub enum ReadError {
     /// The stream cannot be named.
     #[error(transparent)]
     Stream(#[from] jetstream::context::GetStreamError),
+    /// No server answered questions that were asked together.
+    #[error("{0}")]
+    Silence(String),
+    /// Whoever asks has ended, with the process.
+    #[error("no looks are taken any more")]
+    Ended,
 }
 
 /// The value of a key and the revision it has.

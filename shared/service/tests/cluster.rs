@@ -11,6 +11,7 @@
 use std::sync::Arc;
 
 use tidemill_config::Config;
+use tidemill_service::leader::Looks;
 use tidemill_service::{Context, Follow, Start, connect, leader, prepare};
 use tidemill_storage::{Address, Store};
 use tidemill_streams::{DeadLetter, Message as _, buckets, declared};
@@ -29,6 +30,7 @@ async fn what_was_acknowledged_is_seen_whatever_copy_lags() {
     prepare(&broker, &config, &store, true).await.unwrap();
     let context = Context::new("generator", broker, store, Arc::new(config));
     let js = context.jetstream();
+    let looks = Looks::open(&context.broker, declared::DEAD);
 
     // Direct reads, which are what the client library makes of a look into a bucket, show that copies do lag.
     let leases = js.get_key_value(buckets::LEASES.name).await.unwrap();
@@ -54,6 +56,14 @@ async fn what_was_acknowledged_is_seen_whatever_copy_lags() {
         context.publisher.publish(&letter, None).await.unwrap();
         let last = leader::last(js, declared::DEAD.name, &subject).await.unwrap().unwrap();
         assert_eq!(last.payload, write.to_string());
+        let stage = Box::leak(format!("test-{write}").into_boxed_str());
+        let letter = DeadLetter {
+            stage,
+            payload: Vec::new(),
+        };
+        assert!(!looks.holds(letter.subject()).await.unwrap());
+        context.publisher.publish(&letter, None).await.unwrap();
+        assert!(looks.holds(letter.subject()).await.unwrap(), "letter {write}");
         if write % 10 == 0 {
             let mut follow = Follow::open(&context, declared::DEAD, subject, true, Start::Beginning).await;
             let mut known = 0;

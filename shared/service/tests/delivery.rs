@@ -8,18 +8,20 @@
 )]
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures::{StreamExt as _, TryStreamExt as _};
+use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 use tidemill_config::Config;
 use tidemill_domain::{Completion, Digest, Ending, EvaluationId, GroupId, ItemKey, Release, Reuse, Served, Timestamp};
+use tidemill_service::leader::Looks;
 use tidemill_service::settle::MOST_FAILURES;
-use tidemill_service::{Context, Failure, Follow, Obstacle, Published, Start, acquire, connect, prepare, work};
+use tidemill_service::{Context, Failure, Follow, Obstacle, Published, Slots, Start, acquire, connect, prepare, work};
 use tidemill_storage::{Address, Store};
 use tidemill_streams::{Durable, Released, declared, durable, subject};
 use tidemill_testkit::broker::Broker;
+use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 struct Bench {
@@ -227,6 +229,55 @@ async fn failures_and_panics_are_delivered_again_until_the_effect_is_stored() {
     };
     assert_eq!(wait_for_done(&bench.context, 12).await.len(), 12);
     assert_eq!(tries.load(Ordering::Relaxed), 12 + 3 + 3);
+    stop.cancel();
+    working.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_takes_as_many_as_it_is_told_at_each_time() {
+    let bench = bench().await;
+    release_all(&bench.context, 12).await;
+    let stop = CancellationToken::new();
+    let (slots, taking) = watch::channel(Slots::fixed(2));
+    let (running, gate) = (Arc::new(AtomicU32::new(0)), Arc::new(Semaphore::new(0)));
+    let working = {
+        let (context, stop) = (bench.context.clone(), stop.clone());
+        let (running, gate) = (Arc::clone(&running), Arc::clone(&gate));
+        tokio::spawn(async move {
+            let handler = move |_| {
+                let (running, gate) = (Arc::clone(&running), Arc::clone(&gate));
+                async move {
+                    running.fetch_add(1, Ordering::Relaxed);
+                    gate.acquire().await.unwrap().forget();
+                    running.fetch_sub(1, Ordering::Relaxed);
+                    Ok(())
+                }
+            };
+            work(&context, &impatient(), taking, &stop, handler).await;
+        })
+    };
+    let reaches = async |wanted| {
+        let reached = async {
+            while running.load(Ordering::Relaxed) != wanted {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let reached = tokio::time::timeout(Duration::from_secs(20), reached).await;
+        assert!(
+            reached.is_ok(),
+            "{} are worked on, not {wanted}",
+            running.load(Ordering::Relaxed)
+        );
+    };
+    reaches(2).await;
+    slots.send_replace(Slots::fixed(7));
+    reaches(7).await;
+    slots.send_replace(Slots::fixed(1));
+    // Six end and nothing follows: then there is a slot again, for one after the other.
+    gate.add_permits(6);
+    reaches(1).await;
+    gate.add_permits(12);
+    reaches(0).await;
     stop.cancel();
     working.await.unwrap();
 }
@@ -491,4 +542,68 @@ async fn a_process_that_ends_leaves_no_lease_behind_wherever_its_try_for_one_was
     drop(held);
     context.close().await;
     assert_eq!(leases(&context).await, Vec::<String>::new());
+}
+
+/// Requests on a subject, copied to this connection before they are answered.
+async fn requests(bench: &Bench, subject: &'static str) -> async_nats::Subscriber {
+    let client = &bench.context.broker.client;
+    let copies = client.subscribe(subject).await.unwrap();
+    client.flush().await.unwrap();
+    copies
+}
+
+/// How many have come since.
+fn count(requests: &mut async_nats::Subscriber) -> usize {
+    std::iter::from_fn(|| requests.next().now_or_never().flatten()).count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn looks_of_one_moment_are_asked_together_and_see_what_was_acknowledged() {
+    let bench = bench().await;
+    let mut together = requests(&bench, "$JS.API.DIRECT.GET.DONE").await;
+    let mut alone = requests(&bench, "$JS.API.STREAM.MSG.GET.DONE").await;
+    let looks = Looks::open(&bench.context.broker, declared::DONE);
+    let look = || async {
+        let all = (0..300).map(|item| looks.holds(subject::done(&key(item))));
+        futures::future::try_join_all(all).await.unwrap()
+    };
+    assert_eq!(look().await, [false; 300]);
+    let count_together = count(&mut together);
+    assert!((1..=4).contains(&count_together), "{count_together} requests");
+    assert_eq!(count(&mut alone), 0);
+
+    for item in [7, 250] {
+        bench
+            .context
+            .publisher
+            .publish(&completion(item, "x"), None)
+            .await
+            .unwrap();
+        assert!(looks.holds(subject::done(&key(item))).await.unwrap());
+    }
+    let mut expected = [false; 300];
+    (expected[7], expected[250]) = (true, true);
+    assert_eq!(look().await, expected);
+    assert!(count(&mut alone) > 0, "where there is something the leader says what");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn looks_ask_the_leader_where_no_copy_may_answer() {
+    let bench = bench().await;
+    let looks = Looks::open(&bench.context.broker, declared::DONE);
+    assert!(!looks.holds(subject::done(&key(1))).await.unwrap());
+    let js = bench.context.jetstream();
+    let indirect = async_nats::jetstream::stream::Config {
+        allow_direct: false,
+        ..declared::DONE.config(1)
+    };
+    js.update_stream(&indirect).await.unwrap();
+    bench
+        .context
+        .publisher
+        .publish(&completion(1, "x"), None)
+        .await
+        .unwrap();
+    assert!(looks.holds(subject::done(&key(1))).await.unwrap());
+    assert!(!looks.holds(subject::done(&key(2))).await.unwrap());
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
-use tidemill_domain::{Block, BlockRef, ClusterColumn, ClustersRef, Digest, Item, ItemKey, Manifest};
+use tidemill_domain::{Block, BlockRef, ClusterColumn, ClustersRef, Digest, Item, ItemKey, Manifest, Outline};
 use tokio::task::{JoinError, JoinSet};
 
 use crate::objects::{Kind, sealed};
@@ -174,7 +174,15 @@ impl Store {
         Ok(columns)
     }
 
-    /// Proves that every object that a manifest names is there, without reading any.
+    /// The outline of a block.
+    ///
+    /// # Errors
+    /// As [`Store::item`], naming the outline. Nothing but order depends on it.
+    pub async fn outline(&self, digest: &Digest) -> Result<Outline, Error> {
+        self.sealed_object(Kind::Outline, digest).await
+    }
+
+    /// Proves that every object that a manifest names and a result needs is there, without reading any.
     ///
     /// # Errors
     /// [`Error::Missing`] with the key of one that is not, or [`Error::Access`].
@@ -236,6 +244,16 @@ impl BlockWriter {
             digest,
             count: column.count,
         })
+    }
+
+    /// Writes the outline of a block, and names it.
+    ///
+    /// # Errors
+    /// As [`BlockWriter::block`].
+    pub async fn outline(&mut self, outline: &Outline) -> Result<Digest, Error> {
+        let (digest, object) = sealed(Kind::Outline, outline)?;
+        self.write(Kind::Outline, &digest, object).await?;
+        Ok(digest)
     }
 
     /// Waits until everything is stored.

@@ -16,6 +16,8 @@ pub enum Kind {
     Block,
     /// The clusters of a benchmark's items.
     Clusters,
+    /// What order needs to know of a block.
+    Outline,
 }
 
 impl Kind {
@@ -26,6 +28,7 @@ impl Kind {
             Self::Manifest => "manifests",
             Self::Block => "blocks",
             Self::Clusters => "clusters",
+            Self::Outline => "outlines",
         };
         format!("{folder}/{}.zst", digest.hex())
     }
@@ -37,6 +40,7 @@ impl fmt::Display for Kind {
             Self::Manifest => "manifest",
             Self::Block => "block of items",
             Self::Clusters => "clusters",
+            Self::Outline => "outline of a block",
         })
     }
 }

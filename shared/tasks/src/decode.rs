@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use tidemill_domain::{BenchmarkName, GraderSpec, Settings, SuiteName, SuiteRef, Tier};
+use tidemill_domain::{BenchmarkName, Continuation, GraderSpec, Penalties, Settings, SuiteName, SuiteRef, Tier};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::data::DataFile;
 use crate::error::{BenchmarkLabel, Place, Problems};
 use crate::fields::{Fields, Located, any, line_of};
-use crate::suite::{MAX_FAILURE_RATE, MAX_TOKENS, SAMPLES, TOP_P};
+use crate::suite::{MAX_FAILURE_RATE, MAX_TOKENS, REPETITION_PENALTY, SAMPLES, TOP_P};
 use crate::{grader_spec, template};
 
 /// A suite file that was read. What could not be is missing here and was reported.
@@ -33,6 +33,10 @@ pub(crate) struct BenchmarkEntry {
     pub(crate) cluster: Option<Located<String>>,
     pub(crate) limit: Option<u64>,
     pub(crate) settings: Settings,
+    pub(crate) penalties: Penalties,
+    pub(crate) continuation: Continuation,
+    /// Of the settings' samples.
+    pub(crate) spare_samples: u32,
     pub(crate) grader: GraderSpec,
 }
 
@@ -169,7 +173,9 @@ fn benchmark(text: &str, mut fields: Fields<'_, '_>) -> Option<BenchmarkEntry> {
     let cluster = fields.optional::<String>("cluster", |name| column(name));
     let limit = fields.optional("limit", |limit: &u64| at_least_one(*limit));
     let grader = grader(text, &mut fields);
-    let settings = settings(&mut fields, grader.as_ref());
+    let (settings, spare_samples) = settings(&mut fields, grader.as_ref());
+    let penalties = penalties(&mut fields);
+    let continuation = continuation(&mut fields, &penalties);
     if let Some(grader) = &grader {
         choices_rule(&mut fields, grader);
         likelihood_rule(&mut fields, grader);
@@ -194,6 +200,9 @@ fn benchmark(text: &str, mut fields: Fields<'_, '_>) -> Option<BenchmarkEntry> {
         cluster,
         limit: limit.map(|limit| limit.value),
         settings,
+        penalties,
+        continuation,
+        spare_samples,
         grader: grader?,
     })
 }
@@ -285,9 +294,10 @@ fn grader(text: &str, fields: &mut Fields<'_, '_>) -> Option<GraderSpec> {
     grader_spec::decode(Fields::new(text, table, place, "grader.", fields.problems()))
 }
 
-fn settings(fields: &mut Fields<'_, '_>, grader: Option<&GraderSpec>) -> Settings {
+/// The settings, and how many of their samples are spare ones.
+fn settings(fields: &mut Fields<'_, '_>, grader: Option<&GraderSpec>) -> (Settings, u32) {
     let is_likelihood = matches!(grader, Some(GraderSpec::Likelihood { .. }));
-    let settings = Settings {
+    let mut settings = Settings {
         max_tokens: fields.or_default("max_tokens", MAX_TOKENS, |tokens| {
             if is_likelihood {
                 Ok(())
@@ -307,20 +317,51 @@ fn settings(fields: &mut Fields<'_, '_>, grader: Option<&GraderSpec>) -> Setting
         seed: fields.or_default("seed", 0, any),
         samples: fields.or_default("samples", SAMPLES, |samples| at_least_one(u64::from(*samples))),
     };
+    let samples = settings.samples;
+    let spare_samples = fields.or_default("spare_samples", 0, |spare: &u32| match samples.checked_add(*spare) {
+        Some(_) => Ok(()),
+        None => Err(format!(
+            "and samples are {} together, more than {}",
+            u64::from(samples) + u64::from(*spare),
+            u32::MAX
+        )),
+    });
+    settings.samples = samples.saturating_add(spare_samples);
     if settings.samples > 1 && (is_likelihood || settings.temperature == 0.0) {
         let reason = if is_likelihood {
             "nothing is drawn by grader kind likelihood"
         } else {
             "temperature is 0"
         };
-        let line = fields.line_of_field("samples");
+        let field = if samples > 1 { "samples" } else { "spare_samples" };
+        let line = fields.line_of_field(field);
         let message = format!(
             "all {} samples of an item will be alike, because {reason}",
             settings.samples
         );
-        fields.warn("samples", line, message);
+        fields.warn(field, line, message);
     }
-    settings
+    (settings, spare_samples)
+}
+
+fn penalties(fields: &mut Fields<'_, '_>) -> Penalties {
+    Penalties {
+        frequency: fields.or_default("frequency_penalty", 0.0, penalty),
+        presence: fields.or_default("presence_penalty", 0.0, penalty),
+        repetition: fields.or_default("repetition_penalty", REPETITION_PENALTY, repetition_penalty),
+    }
+}
+
+fn continuation(fields: &mut Fields<'_, '_>, penalties: &Penalties) -> Continuation {
+    let given = fields.optional::<Continuation>("continuation", any);
+    if let Some(exact) = given.as_ref().filter(|given| given.value == Continuation::Exact)
+        && penalties.presence != 0.0
+    {
+        let message =
+            "has no effect: an answer with a presence_penalty cannot be continued exactly, so it is asked for anew";
+        fields.warn("continuation", exact.line, message);
+    }
+    given.map_or_else(Continuation::default, |given| given.value)
 }
 
 fn choices_rule(fields: &mut Fields<'_, '_>, grader: &GraderSpec) {
@@ -376,6 +417,22 @@ fn top_p(top_p: &f64) -> Result<(), String> {
         return Ok(());
     }
     Err(format!("must be above 0 and at most 1, but is {top_p}"))
+}
+
+fn penalty(penalty: &f64) -> Result<(), String> {
+    if (-2.0..=2.0).contains(penalty) {
+        return Ok(());
+    }
+    Err(format!("must be from -2 to 2, but is {penalty}"))
+}
+
+fn repetition_penalty(penalty: &f64) -> Result<(), String> {
+    if *penalty > 0.0 && *penalty <= 2.0 {
+        return Ok(());
+    }
+    Err(format!(
+        "must be above 0 and at most 2 (1 changes nothing), but is {penalty}"
+    ))
 }
 
 fn at_least_one(number: u64) -> Result<(), String> {

@@ -4,7 +4,9 @@ use std::fmt;
 
 use minijinja::{Environment, Value};
 use serde_json::Value as Json;
-use tidemill_domain::{Benchmark, BlockRef, GraderSpec, Item, Message, Packer, Prompt, WholeBenchmark};
+use tidemill_domain::{
+    Benchmark, Block, BlockRef, Digest, GraderSpec, Item, Message, Outline, Packer, Prompt, WholeBenchmark,
+};
 
 use crate::answer::{self, Answer};
 use crate::data::{DataFile, Row, RowError};
@@ -43,6 +45,7 @@ pub(crate) fn benchmark(
         ids: Ids::default(),
         packer: Packer::default(),
         blocks: Vec::new(),
+        outlines: Vec::new(),
         sink,
         ambiguities: Ambiguities::default(),
         faults,
@@ -181,6 +184,7 @@ struct Rendering<'e> {
     ids: Ids,
     packer: Packer,
     blocks: Vec<BlockRef>,
+    outlines: Vec<Digest>,
     sink: &'e mut dyn Sink,
     ambiguities: Ambiguities,
     faults: Faults,
@@ -227,8 +231,15 @@ impl Rendering<'_> {
         if self.faults.is_empty()
             && let Some((block, end)) = self.packer.push(item)
         {
-            self.blocks.push(self.sink.block(block, end)?);
+            self.store(block, end)?;
         }
+        Ok(())
+    }
+
+    fn store(&mut self, block: Block, end: u32) -> Result<(), Stopped> {
+        let outline = Outline::of(&block.items);
+        self.blocks.push(self.sink.block(block, end)?);
+        self.outlines.push(self.sink.outline(outline)?);
         Ok(())
     }
 
@@ -313,12 +324,12 @@ impl Rendering<'_> {
     fn settle(mut self, problems: &mut Problems) -> Result<Option<Benchmark>, Stopped> {
         self.ambiguities.report(self.entry, problems);
         let is_whole = self.faults.is_empty();
+        if is_whole && let Some((block, end)) = self.packer.rest() {
+            self.store(block, end)?;
+        }
         self.faults.report(problems);
         if !is_whole {
             return Ok(None);
-        }
-        if let Some((block, end)) = self.packer.rest() {
-            self.blocks.push(self.sink.block(block, end)?);
         }
         let items = self.packer.packed();
         let clusters = match self.packer.clusters() {
@@ -331,7 +342,12 @@ impl Rendering<'_> {
             grader: self.entry.grader.clone(),
             items: Vec::new(),
         };
-        Ok(Some(benchmark.located(self.blocks, items, clusters)))
+        let mut benchmark = benchmark.located(self.blocks, items, clusters);
+        benchmark.outlines = self.outlines;
+        benchmark.spare_samples = self.entry.spare_samples;
+        benchmark.penalties = self.entry.penalties;
+        benchmark.continuation = self.entry.continuation;
+        Ok(Some(benchmark))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use tidemill_domain::{Block, BlockRef, ClusterColumn, ClustersRef, Digest, Item, Manifest};
+use tidemill_domain::{Block, BlockRef, ClusterColumn, ClustersRef, Digest, Item, Manifest, Outline};
 
 /// Takes in what is rendered.
 pub trait Sink {
@@ -11,6 +11,12 @@ pub trait Sink {
     /// # Errors
     /// [`Stopped`]; the sink itself knows why.
     fn block(&mut self, block: Block, end: u32) -> Result<BlockRef, Stopped>;
+
+    /// Stores the outline of the block that was stored last.
+    ///
+    /// # Errors
+    /// [`Stopped`]; the sink itself knows why.
+    fn outline(&mut self, outline: Outline) -> Result<Digest, Stopped>;
 
     /// Stores the clusters of a benchmark.
     ///
@@ -29,6 +35,7 @@ pub struct Stopped;
 pub struct Collected {
     blocks: HashMap<Digest, Block>,
     columns: HashMap<Digest, ClusterColumn>,
+    outlines: HashMap<Digest, Outline>,
 }
 
 impl Collected {
@@ -45,6 +52,18 @@ impl Collected {
         blocks.flat_map(|block| &block.items)
     }
 
+    /// The outlines of a benchmark's blocks.
+    pub fn outlines<'a>(&'a self, manifest: &'a Manifest, benchmark: usize) -> impl Iterator<Item = &'a Outline> {
+        let outlines = manifest
+            .benchmarks
+            .get(benchmark)
+            .map(|benchmark| benchmark.outlines.iter());
+        outlines
+            .into_iter()
+            .flatten()
+            .filter_map(|digest| self.outlines.get(digest))
+    }
+
     /// The clusters of a benchmark.
     #[must_use]
     pub fn column(&self, manifest: &Manifest, benchmark: usize) -> Option<&ClusterColumn> {
@@ -58,6 +77,12 @@ impl Sink for Collected {
         let digest = named("block", end, self.blocks.len());
         self.blocks.insert(digest.clone(), block);
         Ok(BlockRef { digest, end })
+    }
+
+    fn outline(&mut self, outline: Outline) -> Result<Digest, Stopped> {
+        let digest = named("outline", 0, self.outlines.len());
+        self.outlines.insert(digest.clone(), outline);
+        Ok(digest)
     }
 
     fn clusters(&mut self, column: ClusterColumn) -> Result<ClustersRef, Stopped> {

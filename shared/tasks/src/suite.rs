@@ -5,11 +5,12 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use tidemill_domain::{Normalise, Take, Tier};
+use tidemill_domain::{Continuation, Normalise, Take, Tier};
 
 pub(crate) const MAX_FAILURE_RATE: f64 = 0.02;
 pub(crate) const MAX_TOKENS: u32 = 256;
 pub(crate) const TOP_P: f64 = 1.0;
+pub(crate) const REPETITION_PENALTY: f64 = 1.0;
 pub(crate) const SAMPLES: u32 = 1;
 pub(crate) const TAKE: Take = Take::Last;
 pub(crate) const NORMALISE: Normalise = Normalise::None;
@@ -79,12 +80,31 @@ pub struct BenchmarkTable {
     /// Texts that end an answer and are not part of it. Default none.
     #[schemars(default, inner(length(min = 1)))]
     pub stop: Vec<String>,
+    /// Taken from a token's logit for each time that the answer holds it, -2 to 2. Default 0.
+    #[schemars(default, range(min = -2.0, max = 2.0))]
+    pub frequency_penalty: f64,
+    /// Taken once from the logit of a token that the answer holds, -2 to 2. Answers that are interrupted are then asked for
+    /// anew, whatever `continuation` says. Default 0.
+    #[schemars(default, range(min = -2.0, max = 2.0))]
+    pub presence_penalty: f64,
+    /// Divides the positive logits and multiplies the negative ones of tokens that prompt or answer hold: above 0, at most 2.
+    /// Default 1, which changes nothing.
+    #[schemars(default = "defaults::repetition_penalty", range(min = 0.0, max = 2.0))]
+    pub repetition_penalty: f64,
+    /// What becomes of a long answer that is interrupted: `exact` continues it from its tokens where that is the same draw,
+    /// `never` asks for it anew. Default `exact`.
+    #[schemars(default, extend("enum" = ["exact", "never"]), with = "String")]
+    pub continuation: Continuation,
     /// Base of the samples' seeds. Default 0.
     #[schemars(default)]
     pub seed: u64,
     /// Samples drawn for each item, at least 1. Default 1.
     #[schemars(default = "defaults::samples", range(min = 1))]
     pub samples: u32,
+    /// Further samples of each item, drawn when nothing else waits for the engine. They are declared like the others: all of them
+    /// end, and all count. Default 0.
+    #[schemars(default)]
+    pub spare_samples: u32,
     /// The column that groups items which are not independent, for the standard error. Default none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
@@ -174,6 +194,10 @@ mod defaults {
 
     pub(super) fn top_p() -> f64 {
         super::TOP_P
+    }
+
+    pub(super) fn repetition_penalty() -> f64 {
+        super::REPETITION_PENALTY
     }
 
     pub(super) fn samples() -> u32 {

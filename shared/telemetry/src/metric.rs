@@ -62,6 +62,8 @@ pub enum Metric {
     CacheStoredBytes,
     /// Bytes that the broker holds of the cache, as seen when a server group began.
     CacheBytes,
+    /// Partial answers of interrupted or long generations, by `result` (saved, found, useless, failed).
+    Parked,
     /// Bodies removed from the object store because no message names them.
     OrphansCollected,
     /// Their bytes.
@@ -92,7 +94,7 @@ pub enum Metric {
 
 impl Metric {
     /// Every metric.
-    pub const ALL: [Self; 42] = [
+    pub const ALL: [Self; 43] = [
         Self::Deliveries,
         Self::Redeliveries,
         Self::Settled,
@@ -122,6 +124,7 @@ impl Metric {
         Self::CacheStores,
         Self::CacheStoredBytes,
         Self::CacheBytes,
+        Self::Parked,
         Self::OrphansCollected,
         Self::OrphanBytesCollected,
         Self::Grades,
@@ -170,6 +173,7 @@ impl Metric {
             Self::CacheStores => "tidemill_cache_stores_total",
             Self::CacheStoredBytes => "tidemill_cache_stored_bytes_total",
             Self::CacheBytes => "tidemill_cache_bytes",
+            Self::Parked => "tidemill_parked_total",
             Self::OrphansCollected => "tidemill_orphans_collected_total",
             Self::OrphanBytesCollected => "tidemill_orphans_collected_bytes_total",
             Self::Grades => "tidemill_grades_total",

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use tidemill_aggregator::Fold;
 use tidemill_domain::{
-    Benchmark, BenchmarkName, BenchmarkResult, Completion, Continuation, Digest, Ending, EvaluationId, GraderSpec,
-    Item, ItemKey, Manifest, Penalties, Prompt, Served, Settings, SuiteName, SuiteRef, Tier, Timestamp,
+    Benchmark, BenchmarkName, BenchmarkResult, Completion, Continuation, Digest, Ending, EvaluationId, Expectation,
+    GraderSpec, Item, ItemKey, Manifest, Penalties, Prompt, Served, Settings, SuiteName, SuiteRef, TeamId, Tier,
+    Timestamp, length_class,
 };
 use tidemill_grader::Suite;
 use tidemill_grader::step;
@@ -16,6 +17,8 @@ pub(crate) struct Declared {
     pub(crate) ids: Vec<EvaluationId>,
     pub(crate) manifests: Vec<Arc<Manifest>>,
     pub(crate) digests: Vec<Digest>,
+    /// Who pays for each.
+    pub(crate) teams: Vec<TeamId>,
     suites: Vec<Arc<Suite>>,
 }
 
@@ -35,7 +38,32 @@ impl Declared {
             digests: (0..evaluations)
                 .map(|index| Digest::of(format!("m{index}").as_bytes()))
                 .collect(),
+            teams: (0..evaluations)
+                .map(|index| self::name(TeamId::try_new(format!("team {index}"))))
+                .collect(),
         }
+    }
+
+    /// What is expected of an evaluation's items: of every other one what its answers take, of the rest nothing.
+    pub(crate) fn expected(&self, evaluation: usize) -> Vec<Expectation> {
+        let manifest = &self.manifests[evaluation];
+        let benchmarks = (0_u32..).zip(&manifest.benchmarks);
+        let expected = benchmarks.map(|(benchmark, declared)| {
+            let keys = (0..declared.items).map(|item| ItemKey {
+                evaluation: self.ids[evaluation].clone(),
+                benchmark,
+                item,
+                sample: 0,
+            });
+            Expectation {
+                classes: keys
+                    .map(|key| length_class(self.completion(&key).completion_tokens))
+                    .collect(),
+                known: declared.items,
+                ..Expectation::default()
+            }
+        });
+        expected.filter(|_| evaluation.is_multiple_of(2)).collect()
     }
 
     pub(crate) fn index(&self, id: &EvaluationId) -> usize {
@@ -163,7 +191,8 @@ fn benchmark(title: &str, items: u32, samples: u32, grader: GraderSpec) -> Bench
         clusters: None,
         penalties: Penalties::default(),
         continuation: Continuation::default(),
-        spare_samples: 0,
+        // Of those that are drawn several times the last is spare.
+        spare_samples: samples - 1,
         outlines: Vec::new(),
     }
 }

@@ -204,6 +204,7 @@ async fn event(context: &Context, manifest: Manifest) -> EvaluationEvent {
         step: Step(1),
         team: TeamId::try_new("team").unwrap(),
         checkpoint: Digest::of(b"weights"),
+        decision_value: None,
         suite,
         manifest: digest,
         group: GroupId::from_digest(&Digest::of(b"group")),

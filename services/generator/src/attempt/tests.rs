@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use futures::FutureExt as _;
-use tidemill_domain::{ChoiceScore, Penalties, Prompt};
-use tidemill_inference::{Capabilities, Load, ProbeError};
+use tidemill_domain::{ChoiceScore, Continuation, Partial, Penalties, Prompt};
+use tidemill_inference::{Answer, Capabilities, Load, ProbeError, Request};
 use tidemill_service::Failure;
 
 use super::*;
@@ -166,16 +166,8 @@ async fn asked_within(
         room,
         wish: Wish::default(),
     };
-    let asking = ask(
-        places,
-        Generate {
-            request,
-            partial: Partial::default(),
-        },
-        Budget::new(3),
-        signals,
-        course,
-    );
+    let mut question = Generate::new(request, Continuation::Exact);
+    let asking = ask(places, &mut question, Budget::new(3), signals, course);
     tokio::select! {
         ended = asking => ended,
         () = pool.look_after() => unreachable!("looking after engines does not end"),
@@ -247,7 +239,7 @@ async fn an_old_look_is_renewed_before_the_first_request() {
     sleep(course::LOOK_AGAIN_AFTER + Duration::from_millis(1)).await;
     let (course, left) = looking(vec![Ok(true)]);
     let (ended, tally) = asked_on(&pool, &signals(), course.after(looked)).await;
-    assert_eq!(ended, Err(GivenBack));
+    assert_eq!(ended, Err(GivenBack::Overtaken));
     assert_eq!((tally.requests, left.lock().unwrap().len()), (0, 0));
 }
 
@@ -258,7 +250,7 @@ async fn an_item_that_somebody_else_finished_meanwhile_is_not_asked_again() {
     let away = Err(Failure::transient("the broker is away"));
     let (course, left) = looking(vec![away, Ok(true)]);
     let (ended, tally) = asked_on(&pool(), &signals(), course).await;
-    assert_eq!((ended, tally.attempts), (Err(GivenBack), 1));
+    assert_eq!((ended, tally.attempts), (Err(GivenBack::Overtaken), 1));
     assert!(left.lock().unwrap().is_empty());
 
     let (course, left) = looking(vec![Ok(false)]);
@@ -367,7 +359,7 @@ async fn what_waits_is_given_back_when_its_group_ends() {
     });
     let begun = Instant::now();
     let (ended, tally) = asked(&pool, &signals).await;
-    assert_eq!(ended, Err(GivenBack));
+    assert_eq!(ended, Err(GivenBack::Stopped));
     assert_eq!(begun.elapsed(), Duration::from_secs(20));
     assert!(tally.attempts > 1);
 }
@@ -400,7 +392,7 @@ async fn what_waits_for_an_engine_leaves_its_room_to_other_groups() {
         };
         assert_eq!(ending(&answered.unwrap()), Ending::Stop);
         signals.stopped.cancel();
-        assert_eq!(waits.await, Err(GivenBack));
+        assert_eq!(waits.await, Err(GivenBack::Stopped));
         assert_eq!(room.available_permits(), 1);
     }
 }
@@ -416,6 +408,6 @@ async fn an_item_that_waited_long_for_room_is_looked_for_before_it_is_asked() {
         sleep(crate::step::LOOK_IS_GOOD_FOR + Duration::from_millis(1)).await;
         drop(taken);
     });
-    assert_eq!((ended, course.tally.requests), (Err(GivenBack), 0));
+    assert_eq!((ended, course.tally.requests), (Err(GivenBack::Overtaken), 0));
     assert!(left.lock().unwrap().is_empty());
 }

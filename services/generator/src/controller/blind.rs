@@ -8,6 +8,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::Sample;
 
 /// How long a level must be filled before it is measured, and how long that takes.
@@ -55,6 +57,8 @@ pub(super) struct Blind {
     first_tokens: VecDeque<Duration>,
     /// The shortest typical time to a first token.
     base: Option<Duration>,
+    /// When the level was last cut for a queue.
+    cut: Option<Instant>,
 }
 
 impl Default for Blind {
@@ -68,6 +72,7 @@ impl Default for Blind {
             best: None,
             first_tokens: VecDeque::new(),
             base: None,
+            cut: None,
         }
     }
 }
@@ -77,8 +82,12 @@ impl Blind {
         self.phase == Phase::Ramp
     }
 
-    pub(super) fn answered(&mut self, first_token: Option<Duration>) {
+    pub(super) fn answered(&mut self, sent: Instant, first_token: Option<Duration>) {
         let Some(first_token) = first_token else { return };
+        if self.cut.is_some_and(|cut| sent < cut) {
+            // It says how it was before.
+            return;
+        }
         if self.first_tokens.len() == KEPT {
             self.first_tokens.pop_front();
         }
@@ -93,7 +102,15 @@ impl Blind {
     }
 
     /// The limit that follows from a sample; `rate` is answers a second.
-    pub(super) fn sampled(&mut self, limit: f64, most: f64, sample: &Sample, after: Duration, rate: f64) -> f64 {
+    pub(super) fn sampled(
+        &mut self,
+        limit: f64,
+        most: f64,
+        sample: &Sample,
+        after: Duration,
+        rate: f64,
+        now: Instant,
+    ) -> f64 {
         let work = sample
             .work
             .saturating_sub(self.last_work.replace(sample.work).unwrap_or(sample.work));
@@ -107,8 +124,10 @@ impl Blind {
             self.first_tokens.clear();
             self.phase = Phase::Rest(REST);
             self.best = None;
+            self.cut = Some(now);
             self.begin();
-            return (limit.min(own) - too_much).clamp(1.0, most);
+            let least = limit.min(own) / 2.0;
+            return (limit.min(own) - too_much).clamp(least.min(most), most);
         }
         self.filled += after;
         if self.filled <= SETTLE {

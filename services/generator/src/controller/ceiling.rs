@@ -11,6 +11,9 @@ pub(crate) const LONGEST_HOLD: Duration = Duration::from_secs(60);
 /// The longest that a level counts as too high before it is tried again.
 const LONGEST_CEILING: Duration = Duration::from_secs(30 * 60);
 
+/// A level so far below the one that was too high before is found for another reason.
+const ANOTHER: f64 = 0.7;
+
 /// What the level that was too high grows by in a second, once it is tried again.
 const PROBE: f64 = 0.01;
 
@@ -25,31 +28,42 @@ const SOON: Duration = Duration::from_secs(5);
 pub(super) struct Ceiling {
     level: Option<f64>,
     until: Option<Instant>,
-    /// How long the next one holds at least.
+    /// How long it holds when it is found again.
     patience: Duration,
+    /// It rose since it was found.
+    is_probed: bool,
 }
 
 impl Ceiling {
-    /// More than `level` was too much. It holds for `time`, and longer each time that it is found again.
+    /// More than `level` was too much. It holds for `time`, and longer each time that trying more finds it again.
     pub(super) fn hold(&mut self, level: f64, time: Duration, now: Instant) {
-        let patience = self.patience.max(time).min(LONGEST_CEILING);
+        let is_another = self.level.is_none_or(|before| level < before * ANOTHER);
+        if is_another {
+            self.patience = time;
+        } else if self.is_probed {
+            self.patience = (self.patience * 2).min(time * 6);
+        }
+        self.patience = self.patience.max(time).min(LONGEST_CEILING);
+        self.is_probed = false;
         self.level = Some(level);
-        self.until = Some(now + patience);
-        self.patience = (patience * 2).min(time * 6);
+        self.until = Some(now + self.patience);
     }
 
     /// The most that is tried, where something is known.
-    pub(super) fn level(&self, _now: Instant) -> Option<f64> {
+    pub(super) const fn level(&self) -> Option<f64> {
         self.level
     }
 
-    /// Lets time pass: once a ceiling has held for long enough, it rises slowly.
-    pub(super) fn passed(&mut self, time: Duration, now: Instant) {
-        if self.until.is_some_and(|until| until > now) {
+    /// Lets time pass, `pace` times as fast as it does: once a ceiling has held for long enough, it rises slowly.
+    pub(super) fn passed(&mut self, time: Duration, pace: f64, now: Instant) {
+        if let Some(until) = self.until.filter(|until| *until > now) {
+            let more = time.mul_f64((pace - 1.0).max(0.0));
+            self.until = until.checked_sub(more);
             return;
         }
         if let Some(level) = &mut self.level {
-            *level += (*level * PROBE).max(0.5) * time.as_secs_f64();
+            *level += (*level * PROBE * pace).max(0.5) * time.as_secs_f64();
+            self.is_probed = true;
         }
     }
 }

@@ -43,11 +43,13 @@ fn picked(replicas: &Replicas, now: Instant, wish: &Wish) -> usize {
 /// Books one request where it is best.
 fn booked(replicas: &mut Replicas, now: Instant, wish: &Wish) -> Place {
     let index = picked(replicas, now, wish);
-    replicas.book(index, wish)
+    replicas.book(index, wish, now)
 }
 
 fn filled(replicas: &mut Replicas, index: usize, requests: u32) -> Vec<Place> {
-    (0..requests).map(|_| replicas.book(index, &any())).collect()
+    (0..requests)
+        .map(|_| replicas.book(index, &any(), Instant::now()))
+        .collect()
 }
 
 fn looked(replicas: &mut Replicas, index: usize, looked: Looked, now: Instant) -> Change {
@@ -228,7 +230,7 @@ fn a_busy_replica_is_left_alone_until_it_is_due_and_cut_once() {
     assert_eq!(replicas.pick(now + seven - SECOND, &any()), Pick::Wait(Some(due)));
     let mut sent = 0;
     while let Pick::Replica(index) = replicas.pick(due, &any()) {
-        replicas.book(index, &any());
+        replicas.book(index, &any(), due);
         sent += 1;
     }
     assert_eq!(sent, 45, "all were turned away: half, and once");
@@ -351,11 +353,11 @@ fn long_answers_are_spread_by_what_is_outstanding() {
     }
     // As many on both; the first has the long ones.
     for _ in 0..20 {
-        replicas.book(0, &expecting(101));
-        replicas.book(1, &expecting(100));
+        replicas.book(0, &expecting(101), now);
+        replicas.book(1, &expecting(100), now);
     }
-    replicas.book(0, &expecting(8_000));
-    replicas.book(1, &expecting(100));
+    replicas.book(0, &expecting(8_000), now);
+    replicas.book(1, &expecting(100), now);
     assert_eq!(picked(&replicas, now, &expecting(8_000)), 1);
     assert_eq!(replicas.fit(0, &expecting(8_000)), Fit::Elsewhere);
     assert_eq!(replicas.fit(1, &expecting(8_000)), Fit::Any);

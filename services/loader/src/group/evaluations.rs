@@ -8,7 +8,7 @@ use tidemill_service::{Obstacle, now};
 use tidemill_streams::{StateChange, declared, subject};
 use tokio::time::Instant;
 
-use super::Runner;
+use super::{Runner, history};
 use crate::engine::Engines;
 use crate::{cached, released};
 
@@ -57,8 +57,17 @@ impl Runner {
                 continue;
             }
             let again = event.timeline.serving.is_some();
+            self.dispatcher.add(
+                event.evaluation.clone(),
+                event.manifest.clone(),
+                Arc::clone(&manifest),
+                &[],
+                again,
+            );
             self.dispatcher
-                .add(event.evaluation.clone(), event.manifest.clone(), manifest, &[], again);
+                .bill(&event.evaluation, event.team.clone(), event.decision_value);
+            let expected = history::expected(&self.context, &event.run, &manifest).await;
+            self.dispatcher.expect(&event.evaluation, expected);
             // Nothing is released before all of them are known: one task does both.
             let (dispatcher, coming) = (&mut self.dispatcher, self.coming.clone());
             let guard = released::completions(&self.context, &event.evaluation, coming, dispatcher).await;
@@ -144,6 +153,7 @@ impl Runner {
                 self.live.push(event);
                 continue;
             }
+            self.keep_lengths_of(&event.evaluation, &event.run);
             self.dispatcher.remove(&event.evaluation);
             self.followed.remove(&event.evaluation);
             self.awaited.forget(&event.evaluation);

@@ -36,7 +36,8 @@ impl Runner {
         self.write(&bytes).await?;
         self.record = Some(bytes);
         fault::point(Point::LoaderRecordWritten);
-        self.dispatcher.set_slots(slots as usize);
+        self.bound = slots as usize;
+        self.apply_capacity();
         Ok(())
     }
 

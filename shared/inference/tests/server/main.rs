@@ -24,6 +24,8 @@ use tidemill_inference::{
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
+mod cases;
+mod exactness;
 mod real;
 mod streaming;
 

@@ -73,6 +73,7 @@ async fn a_streamed_answer_is_the_whole_one_with_its_tokens_and_its_connection_i
     assert_eq!((answer.prompt_tokens, answer.completion_tokens), (5, 2));
     assert!(answer.first_token_after.is_some());
     assert_eq!((partial.prompt_tokens, partial.tokens), (vec![1, 2], vec![7, 8]));
+    assert_eq!(engine.progress(), Some(2), "its tokens are counted as they arrive");
     let body = &server.bodies()[0];
     assert_eq!(
         (&body["stream"], &body["return_token_ids"]),

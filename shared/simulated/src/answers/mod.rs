@@ -36,6 +36,8 @@ pub struct Question<'a> {
     pub ignore_eos: bool,
     /// Texts that end the answer.
     pub stop: &'a [String],
+    /// Whether the text keeps the stop text.
+    pub keep_stop: bool,
     /// How tokens are drawn.
     pub sampling: Sampling,
 }
@@ -135,7 +137,7 @@ pub fn answer(settings: &Answers, checkpoint: u64, question: &Question<'_>) -> A
     let mut text = tokens::text(&tokens);
     if let Some((at, stop)) = first_stop(&text, question.stop) {
         keep_until(&mut tokens, at + stop.len());
-        text.truncate(at);
+        text.truncate(at + if question.keep_stop { stop.len() } else { 0 });
         finish = Finish::Stop(stop.to_owned());
     }
     Answer {

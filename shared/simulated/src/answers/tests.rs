@@ -10,6 +10,7 @@ fn question<'a>(ids: &'a [u32], max_tokens: u32) -> Question<'a> {
         min_tokens: 0,
         ignore_eos: false,
         stop: &[],
+        keep_stop: false,
         sampling: Sampling::default(),
     }
 }
@@ -131,6 +132,12 @@ fn a_stop_text_ends_the_answer_with_the_token_that_completes_it() {
     assert!(!stopped.text.contains('\n'));
     let generated = crate::tokens::text(&stopped.tokens);
     assert!(generated.starts_with(&stopped.text) && generated.len() > stopped.text.len());
+    let kept = Question {
+        stop: &stop,
+        keep_stop: true,
+        ..question(&ids, 9_999)
+    };
+    assert!(answer(&Answers::default(), 1, &kept).text.ends_with("\nAns"));
 }
 
 #[test]

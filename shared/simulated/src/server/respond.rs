@@ -296,6 +296,7 @@ fn answers<'a>(replica: &Replica, ask: &'a Ask, fault: Option<&Fault>) -> Vec<(&
                 min_tokens: ask.min_tokens,
                 ignore_eos: ask.ignore_eos || fault.is_some_and(|fault| fault.kind == FaultKind::StopAtCap),
                 stop: &ask.stop,
+                keep_stop: ask.keep_stop,
                 sampling: Sampling {
                     seed: ask.sampling.seed.wrapping_add(u64::from(sample)),
                     ..ask.sampling.clone()

@@ -354,3 +354,21 @@ fn few_shot_examples_must_exist() {
 fn ids_and_clusters_are_columns_not_templates() {
     insta::assert_snapshot!(row_errors("id = \"{{ id }}\"\ncluster = \"\"", "{\"q\": 1, \"a\": 2}"));
 }
+
+#[test]
+fn penalties_outside_their_ranges_and_unknown_continuations_are_refused() {
+    let fields =
+        "frequency_penalty = 2.5\npresence_penalty = nan\nrepetition_penalty = 0\ncontinuation = \"sometimes\"";
+    let row = r#"{"q": "1", "a": "2"}"#;
+    let prefix = "benchmark \"b\": field";
+    assert_eq!(
+        row_errors(fields, row),
+        [
+            format!("suite.toml:9: {prefix} frequency_penalty: must be from -2 to 2, but is 2.5"),
+            format!("suite.toml:10: {prefix} presence_penalty: must be from -2 to 2, but is NaN"),
+            format!("suite.toml:11: {prefix} repetition_penalty: must be above 0 and at most 2 (1 changes nothing), but is 0"),
+            format!("suite.toml:12: {prefix} continuation: unknown variant `sometimes`, expected `exact` or `never`"),
+        ]
+        .join("\n")
+    );
+}

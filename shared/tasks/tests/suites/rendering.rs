@@ -1,7 +1,7 @@
 //! What items come out of rows.
 
 use crate::support::{Folder, question_suite, suite, whole};
-use tidemill_domain::{GraderSpec, Item, Message, Normalise, Prompt, Take};
+use tidemill_domain::{Continuation, GraderSpec, Item, Message, Normalise, Penalties, Prompt, Take};
 
 fn items(fields: &str, rows: &str) -> Vec<Item> {
     Folder::new()
@@ -36,6 +36,34 @@ fn a_shipped_suite_of_every_grader_renders() {
 }
 
 #[test]
+fn penalties_and_what_becomes_of_interrupted_answers_are_the_benchmarks_own() {
+    let fields = "frequency_penalty = -0.5\npresence_penalty = 2\nrepetition_penalty = 1.2\ncontinuation = \"never\"";
+    let folder = Folder::new()
+        .with("suite.toml", question_suite(fields))
+        .with("rows.jsonl", "{\"q\": 1, \"a\": 2}");
+    let benchmark = folder.load().unwrap().manifest.benchmarks.remove(0);
+    let penalties = Penalties {
+        frequency: -0.5,
+        presence: 2.0,
+        repetition: 1.2,
+    };
+    assert_eq!(
+        (benchmark.penalties, benchmark.continuation),
+        (penalties, Continuation::Never)
+    );
+    assert_eq!(folder.warnings(), "");
+    let exact = folder.with(
+        "suite.toml",
+        question_suite("presence_penalty = 1\ncontinuation = \"exact\""),
+    );
+    assert_eq!(
+        exact.warnings(),
+        "suite.toml:10: benchmark \"b\": field continuation: has no effect: an answer with a presence_penalty cannot be \
+         continued exactly, so it is asked for anew"
+    );
+}
+
+#[test]
 fn fields_left_out_take_their_documented_defaults() {
     let folder = Folder::new()
         .with("suite.toml", question_suite(""))
@@ -46,6 +74,8 @@ fn fields_left_out_take_their_documented_defaults() {
     assert_eq!((settings.max_tokens, settings.samples, settings.seed), (256, 1, 0));
     assert_eq!((settings.temperature, settings.top_p), (0.0, 1.0));
     assert!(settings.stop.is_empty());
+    assert!(manifest.benchmarks[0].penalties.are_neutral());
+    assert_eq!(manifest.benchmarks[0].continuation, Continuation::Exact);
     let grader = |grader: &str| {
         let suite = question_suite(&format!("[benchmark.grader]\n{grader}"));
         Folder::new()
@@ -250,10 +280,34 @@ fn oddities_are_warned_of() {
     let texts = [
         warnings("samples = 4"),
         warnings("samples = 2\ntemperature = 0.7\nchoices = \"{{ c }}\"\n[benchmark.grader]\nkind = \"likelihood\""),
+        warnings("spare_samples = 1"),
         warnings("few_shot_data = \"rows.jsonl\""),
     ];
     insta::assert_snapshot!(texts.join("\n"));
     assert_eq!(warnings("samples = 2\ntemperature = 0.7"), "");
+}
+
+#[test]
+fn spare_samples_are_declared_beside_the_others() {
+    let rendered = |fields: &str| {
+        let folder = Folder::new()
+            .with("suite.toml", question_suite(&format!("temperature = 0.7\n{fields}")))
+            .with("rows.jsonl", "{\"q\": 1, \"a\": 2}");
+        let manifest = folder.load().unwrap().manifest;
+        let benchmark = &manifest.benchmarks[0];
+        (benchmark.settings.samples, benchmark.spare_samples, manifest.samples())
+    };
+    assert_eq!(rendered("samples = 2\nspare_samples = 3"), (5, 3, 5));
+    assert_eq!(rendered("spare_samples = 1"), (2, 1, 2));
+    assert_eq!(rendered("samples = 2"), (2, 0, 2));
+    let folder = Folder::new()
+        .with("suite.toml", question_suite("spare_samples = 4294967295"))
+        .with("rows.jsonl", "{\"q\": 1, \"a\": 2}");
+    let refused = folder.load().unwrap_err().to_string();
+    assert!(
+        refused.contains("field spare_samples: ") && refused.contains("suite.toml:"),
+        "{refused}"
+    );
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Suites are rendered a block at a time, whatever their size.
 
-use tidemill_domain::{Block, BlockRef, ClusterColumn, ClustersRef, Digest};
+use tidemill_domain::{Block, BlockRef, ClusterColumn, ClustersRef, Digest, Outline};
 use tidemill_tasks::{Collected, LoadError, Sink, Stopped, load};
 
 use crate::support::{Folder, question_suite};
@@ -29,6 +29,10 @@ impl Sink for Counting {
         self.largest = self.largest.max(block.bytes());
         let digest = Digest::of(&end.to_le_bytes());
         Ok(BlockRef { digest, end })
+    }
+
+    fn outline(&mut self, outline: Outline) -> Result<Digest, Stopped> {
+        Ok(Digest::of(&outline.prompts))
     }
 
     fn clusters(&mut self, column: ClusterColumn) -> Result<ClustersRef, Stopped> {
@@ -86,6 +90,28 @@ fn clusters_of_all_blocks_make_one_column() {
         (column.of_item[0], column.of_item[1_029], column.of_item[2_999]),
         (0, 102, 299)
     );
+}
+
+#[test]
+fn every_block_has_an_outline_and_the_same_suite_gives_the_same_manifest() {
+    let shots = rows(30, None);
+    let folder =
+        folder("few_shot = 20\nfew_shot_data = \"shots.jsonl\"", &rows(2_000, None)).with("shots.jsonl", shots);
+    let mut sink = Collected::default();
+    let loaded = load(&folder.path(), &mut sink).unwrap();
+    let outlines: Vec<_> = sink.outlines(&loaded.manifest, 0).collect();
+    assert_eq!(
+        outlines.iter().map(|outline| outline.prompts.len()).sum::<usize>(),
+        2_000
+    );
+    assert_eq!((outlines.len(), loaded.manifest.benchmarks[0].blocks.len()), (2, 2));
+    // All questions but those that are examples themselves stand behind the same examples, in both blocks.
+    let shared = outlines[1].prefixes[0];
+    assert!(shared != 0);
+    let of_all = outlines.iter().flat_map(|outline| &outline.prefixes);
+    assert!(of_all.filter(|prefix| **prefix == shared).count() >= 1_970);
+    let again = load(&folder.path(), &mut Collected::default()).unwrap();
+    assert_eq!(again.manifest, loaded.manifest);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use tidemill_domain::{ItemKey, Release};
+use tidemill_domain::{AnswerLength, ItemKey, Release};
 use tidemill_loader::dispatch::Dispatcher;
 use tokio::time::Instant;
 
@@ -174,6 +174,13 @@ impl Loader {
         }
     }
 
+    fn complete(&mut self, keys: &[ItemKey], reach: &Reach<'_>) {
+        for key in keys {
+            let length = AnswerLength::of(&reach.world.declared.completion(key));
+            self.dispatcher.complete_with(key, length);
+        }
+    }
+
     /// Gives completions to the dispatcher, with the evaluation when it does not have it yet.
     fn take_up(&mut self, evaluation: usize, keys: &[ItemKey], last: u64, reach: &mut Reach<'_>) {
         let state = self.states.get(&evaluation);
@@ -181,7 +188,7 @@ impl Loader {
             return;
         }
         if self.followed.insert(evaluation, last).is_some() {
-            keys.iter().for_each(|key| self.dispatcher.complete(key));
+            self.complete(keys, reach);
             return;
         }
         let was_serving = matches!(state, Some(State::Serving));
@@ -190,9 +197,14 @@ impl Loader {
             declared.ids[evaluation].clone(),
             declared.digests[evaluation].clone(),
             std::sync::Arc::clone(&declared.manifests[evaluation]),
-            keys,
+            &[],
             was_serving || !keys.is_empty(),
         );
+        // Every other evaluation has a history, and each is another team's.
+        let id = &declared.ids[evaluation];
+        self.dispatcher.bill(id, declared.teams[evaluation].clone(), None);
+        self.dispatcher.expect(id, declared.expected(evaluation));
+        self.complete(keys, reach);
         if !was_serving {
             let op = Op::Announce(evaluation, State::Serving);
             self.publishing.publish(reach, op, Then::Announced);
