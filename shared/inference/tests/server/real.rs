@@ -3,6 +3,8 @@
 //! `TIDEMILL_ENGINE_URL`, `_MODEL` and `_KIND` say which; `TIDEMILL_ENGINE_EXPECTED` names the reference's answers, for an
 //! engine that serves the sample checkpoint.
 
+#![expect(clippy::print_stdout, reason = "what was found is shown beside whether it holds")]
+
 use tidemill_inference::{Answer, Load, Probed};
 
 use super::*;
