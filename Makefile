@@ -14,7 +14,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-engines ci bench bench-resume bench-delivery bench-million chaos simulate lint fmt fmt-check clippy docs deny spelling schemas generated \
+.PHONY: help build demo test test-engines ci bench bench-hot bench-resume bench-delivery bench-million chaos simulate lint fmt fmt-check clippy docs deny spelling schemas generated \
 	broker bins rust-test python-test python-run ops-test clean
 
 help: ## List the targets
@@ -42,6 +42,9 @@ bench-resume: build ## Measure what an item costs that answers at once, and one 
 	$(PYTHON) ops/bench/evaluate.py
 	$(CARGO) build --locked --package tidemill-tests --bin tidemill-chaos
 	TIDEMILL_BIN="$(abspath $(TARGET))/release/tidemill" $(TARGET)/debug/tidemill-chaos --resume 20000
+
+bench-hot: ## Measure the rules and encodings that each item passes: BENCH_FLAGS='encoding --quick'
+	$(CARGO) bench --locked --package tidemill-benches --bench hot -- $(BENCH_FLAGS)
 
 bench-delivery: build ## Measure delivery alone and the whole, on one broker and on three
 	$(CARGO) build --locked --release --package tidemill-testkit --bin tidemill-bench-pipeline
