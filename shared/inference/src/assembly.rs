@@ -53,6 +53,8 @@ pub(crate) struct Assembly<'a> {
     /// The server said that nothing follows.
     is_over: bool,
     shape: Shape,
+    /// An event of llama.cpp's that waits for the next.
+    held: Vec<u8>,
     /// The engine leaves the stop text in the text that it sends.
     keeps_stop: bool,
 }
@@ -91,6 +93,7 @@ impl<'a> Assembly<'a> {
             is_over: false,
             has_begun: false,
             shape: Shape::OpenAi,
+            held: Vec::new(),
             keeps_stop,
         }
     }
@@ -108,6 +111,29 @@ impl<'a> Assembly<'a> {
 
     /// Takes an event's data.
     pub(crate) fn event(&mut self, data: &[u8]) -> Flow {
+        match self.shape {
+            Shape::OpenAi => self.read(data),
+            Shape::LlamaCpp => self.event_of_llama_cpp(data),
+        }
+    }
+
+    /// Takes each event when the next one has come: the token that completes a stop text is told like any other, and only
+    /// the event after it says that the answer has ended and must not be continued.
+    fn event_of_llama_cpp(&mut self, data: &[u8]) -> Flow {
+        let mut held = std::mem::take(&mut self.held);
+        if !held.is_empty() && self.read(&held) == Flow::Over {
+            return Flow::Over;
+        }
+        if !serde_json::from_slice::<NativeEvent<'_>>(data).is_ok_and(|event| event.is_token()) {
+            return self.read(data);
+        }
+        held.clear();
+        held.extend_from_slice(data);
+        self.held = held;
+        Flow::Progress
+    }
+
+    fn read(&mut self, data: &[u8]) -> Flow {
         if data == DONE {
             self.is_over = true;
             return Flow::Over;

@@ -256,11 +256,23 @@ fn events_of_llama_cpps_own_endpoint_mean_the_same() {
         ..Partial::default()
     };
     let later = json!({ "content": "\u{e9}", "tokens": [9], "stop": false, "tokens_predicted": 3 });
-    let verdict = native(&[first.clone(), later], &mut partial);
+    let after = json!({ "content": "b", "tokens": [10], "stop": false, "tokens_predicted": 4 });
+    let verdict = native(&[first.clone(), later, after], &mut partial);
     assert!(matches!(verdict, Verdict::Retry { .. }));
     assert_eq!(
         (partial.tokens.as_slice(), partial.has_tokens()),
         ([7, 9].as_slice(), false)
+    );
+    // The token that completes a stop text is known to be one by the event after it alone.
+    let mut cut = Partial {
+        prompt_tokens: vec![1],
+        ..Partial::default()
+    };
+    let stopped = json!({ "content": "9", "tokens": [9], "stop": false, "tokens_predicted": 2 });
+    native(&[first.clone(), stopped], &mut cut);
+    assert_eq!(
+        (cut.text.as_str(), cut.tokens.as_slice(), cut.completion_tokens),
+        ("a", [7].as_slice(), 1)
     );
     let error = json!({ "error": { "code": 500, "message": "slot failed", "type": "server_error" } });
     assert!(matches!(

@@ -124,9 +124,16 @@ struct Timings {
     cache_n: Option<u64>,
 }
 
+impl NativeEvent<'_> {
+    /// It tells a token, and neither an end nor an error.
+    pub(crate) const fn is_token(&self) -> bool {
+        !self.stop && self.error.is_none()
+    }
+}
+
 impl<'a> From<NativeEvent<'a>> for Event<'a> {
     fn from(event: NativeEvent<'a>) -> Self {
-        let reason = event.stop.then(|| match event.stop_type.as_deref() {
+        let reason = event.stop.then_some(match event.stop_type.as_deref() {
             Some("eos" | "word") => "stop",
             Some("limit") => "length",
             _ => "unknown",

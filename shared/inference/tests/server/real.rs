@@ -3,6 +3,8 @@
 //! `TIDEMILL_ENGINE_URL`, `_MODEL` and `_KIND` say which; `TIDEMILL_ENGINE_EXPECTED` names the reference's answers, for an
 //! engine that serves the sample checkpoint.
 
+#![expect(clippy::print_stdout, reason = "what was found is shown beside whether it holds")]
+
 use tidemill_inference::{Answer, Load, Probed};
 
 use super::*;
@@ -39,7 +41,9 @@ const PROMPTS: [&str; 3] = [
 impl Real {
     async fn ask(&self, request: &Request<'_>, partial: &mut Partial) -> Answer {
         let attempt = self.engine.complete(request, Connection::Kept, partial).await;
-        assert_eq!(attempt.requests, 1, "nothing was refused: {:?}", attempt.verdict);
+        // llama.cpp's server ends a connection after a stream without a word, which shows when it is used again.
+        let most = if self.kind == EngineKind::LlamaCpp { 2 } else { 1 };
+        assert!(attempt.requests <= most, "nothing was refused: {:?}", attempt.verdict);
         match attempt.verdict {
             Verdict::Done(answer) => answer,
             other => panic!("{other:?}"),
