@@ -244,8 +244,14 @@ impl Drop for Broker {
 fn configuration(port: u16, store: &Path, settings: &str) -> String {
     const SECTION: &str = "jetstream {";
     let (before, section) = settings.split_once(SECTION).unwrap_or((settings, "}"));
+    // The server's own limit is a part of what the disk has left, which need not hold what all streams may take.
+    let room = if section.contains("max_file_store") {
+        ""
+    } else {
+        "max_file_store: 64GB\n"
+    };
     format!(
-        "host: 127.0.0.1\nport: {port}\n{before}\n{SECTION} store_dir: {:?}\n{section}\n",
+        "host: 127.0.0.1\nport: {port}\n{before}\n{SECTION} store_dir: {:?}\n{room}{section}\n",
         store.display().to_string()
     )
 }
@@ -298,7 +304,9 @@ mod tests {
             given,
             "host: 127.0.0.1\nport: 7\nmax_payload: 1KB\n\njetstream { store_dir: \"/s\"\n max_file_store: 1MB }\n"
         );
-        assert!(configuration(7, Path::new("/s"), "").ends_with("jetstream { store_dir: \"/s\"\n}\n"));
+        assert!(
+            configuration(7, Path::new("/s"), "").ends_with("jetstream { store_dir: \"/s\"\nmax_file_store: 64GB\n}\n")
+        );
     }
 
     #[test]
