@@ -160,7 +160,16 @@ class Fleet:
         # Without a size of its own a server offers a share of the free disk, which the streams' bounds may exceed.
         file = folder / "nats.conf"
         file.write_text(f'listen: "127.0.0.1:{port}"\njetstream {{ store_dir: "{folder / "broker"}", max_file_store: 64GB }}\n')
-        self.start("nats-server", [server, "-c", file])
+        try:
+            self.start_all([server, "-c", file], port, generators)
+        except BaseException:
+            # Nobody else would end what runs already.
+            self.__exit__()
+            raise
+
+    def start_all(self, server, port, generators):
+        program = self.program
+        self.start("nats-server", server)
         while not is_open(port):
             self.look()
             time.sleep(0.02)
