@@ -288,9 +288,10 @@ async fn a_stop_text_ends_a_continued_answer_wherever_it_was_cut() {
         };
         let whole = real.ask(&plain, &mut Partial::default()).await;
         let streamed = real.ask(&request, &mut Partial::default()).await;
-        assert_eq!(
-            (&streamed.text, streamed.ending),
-            (&whole.text, whole.ending),
+        assert_eq!(streamed.text, whole.text, "{stop:?}");
+        // llama.cpp does not say over OpenAI's API which stop text fired: at the cap it looks like the cap.
+        assert!(
+            streamed.ending == whole.ending || real.kind == EngineKind::LlamaCpp,
             "{stop:?}"
         );
         assert!(
