@@ -14,7 +14,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test ci bench bench-resume bench-delivery bench-million chaos simulate lint fmt fmt-check clippy docs deny spelling schemas generated \
+.PHONY: help build demo test test-engines ci bench bench-hot bench-resume bench-delivery bench-million chaos simulate lint fmt fmt-check clippy docs deny spelling schemas generated \
 	broker bins rust-test python-test python-run ops-test clean
 
 help: ## List the targets
@@ -43,6 +43,9 @@ bench-resume: build ## Measure what an item costs that answers at once, and one 
 	$(CARGO) build --locked --package tidemill-tests --bin tidemill-chaos
 	TIDEMILL_BIN="$(abspath $(TARGET))/release/tidemill" $(TARGET)/debug/tidemill-chaos --resume 20000
 
+bench-hot: ## Measure the rules and encodings that each item passes: BENCH_FLAGS='encoding --quick'
+	$(CARGO) bench --locked --package tidemill-benches --bench hot -- $(BENCH_FLAGS)
+
 bench-delivery: build ## Measure delivery alone and the whole, on one broker and on three
 	$(CARGO) build --locked --release --package tidemill-testkit --bin tidemill-bench-pipeline
 	$(TARGET)/release/tidemill-bench-pipeline
@@ -53,6 +56,9 @@ bench-million: build ## One evaluation of a million items, all killed on the way
 
 chaos: broker bins ## Kill, suspend and cut off real processes, and compare: SEED=, RUNS=, CHAOS_FLAGS=
 	$(TARGET)/debug/tidemill-chaos --seed $(or $(SEED),1) --runs $(or $(RUNS),1) $(CHAOS_FLAGS)
+
+test-engines: bins ## Check the adapters against real engines, installed into .tools/engines (12 GB): ENGINES="vllm sglang"
+	@for engine in $(or $(ENGINES),embedded vllm sglang llamacpp); do CARGO="$(CARGO)" ops/engines/check $$engine || exit 1; done
 
 simulate: ## Run the simulation with SEEDS= seeds, from FROM= on; SIM_SEED=7 make simulate replays one with its trace
 	SIM_SEEDS=$(or $(SEEDS),10000) SIM_FROM=$(or $(FROM),0) $(CARGO) test --locked --workspace --test simulation simulation -- --exact --nocapture

@@ -21,7 +21,7 @@ SEED = 1
 # Checkpoint seeds: the first is measured without history, the second with that of the first.
 CHECKPOINTS = (1, 2)
 # Virtual seconds in one of the wall's, by replicas: slow enough that the generator's cores are not what is measured.
-SPEEDS = {1: 10.0, 2: 8.0, 4: 5.0, 8: 3.0}
+SPEEDS = {1: 5.0, 2: 4.0, 4: 2.5, 8: 1.5}
 
 
 @dataclasses.dataclass
@@ -43,7 +43,7 @@ class Row:
         digits = 0 if self.unit in ("items", "requests", "tokens", "MiB") else 3
         said = {None: "", True: "holds", False: "does not hold"}[self.holds()]
         aim = "" if self.aim is None else f"{'>=' if self.least else '<='} {self.aim:g}"
-        return f"{self.name:74} {self.value:10.{digits}f} {self.unit:9} {aim:9} {said}"
+        return f"{self.name:86} {self.value:10.{digits}f} {self.unit:9} {aim:9} {said}"
 
 
 class Bench:
@@ -51,7 +51,7 @@ class Bench:
         self.arguments, self.folder, self.rows, self.runs = arguments, folder, [], 0
         self.programs = arguments.target / arguments.profile
         self.program = self.programs / "tidemill"
-        self.known = {}
+        self.known, self.repeats, self.tails = {}, [], []
 
     def row(self, *fields, **more):
         self.rows.append(Row(*fields, **more))
@@ -94,20 +94,28 @@ class Bench:
         for generators in (1, 2):
             for replicas in (1, 2) if self.arguments.quick else (1, 2, 4, 8):
                 self.pair(replicas, generators)
+        self.pair(1, 1, "lengths as before", answers={"correlation": 1.0})
+        self.row("all of these: requests beyond one an item", sum(self.repeats), "requests")
+        self.row("all of these: last grade to final result, the longest", max(self.tails), "s", 0.3)
         if not self.arguments.quick:
             self.scaling()
 
-    def pair(self, replicas, generators):
-        """One checkpoint without history, then the next one of the same run."""
+    def pair(self, replicas, generators, other=None, **settings):
+        """One checkpoint without history, then the next one of the same run; of `other` settings the second alone is told."""
         items = self.items(replicas)
         suite = write_suite(self.scratch(), "tail", items, seed=SEED)
         with self.place(generators) as place:
             for step, checkpoint in enumerate(CHECKPOINTS, 1):
-                with self.simulated(replicas, checkpoint=checkpoint) as engine:
+                earlier = {"earlier": CHECKPOINTS[0]} if step > 1 else {}
+                with self.simulated(replicas, checkpoint=checkpoint, **earlier, **settings) as engine:
                     result = place.evaluate(suite, engine, step, items)
                     report = engine.report()
-                self.known[replicas, generators, step] = (report, result)
-                self.makespan_rows(f"{count(replicas, 'replica')}, {count(generators, 'generator')}", step, report, result)
+                which = f"{count(replicas, 'replica')}, {count(generators, 'generator')}"
+                if other is None:
+                    self.known[replicas, generators, step] = report
+                    self.makespan_rows(which, step, report, result)
+                elif step > 1:
+                    self.makespan_rows(f"{which}, {other}", step, report, result)
 
     def makespan_rows(self, which, step, report, result):
         bounds = report["bounds"]
@@ -117,15 +125,16 @@ class Bench:
             self.row(f"{which}, no history: sequences running / first-come's", report["mean_running"] / bounds["first_come_in_flight"])
         else:
             self.row(f"{which}, history: makespan / longest-first bound", report["span"] / bounds["longest_first"], "", 1.02)
+            self.row(f"{which}, history: makespan / longest-first by the earlier lengths", report["span"] / bounds["by_history"])
             self.row(f"{which}, history: sequences running / longest-first's", report["mean_running"] / bounds["longest_first_in_flight"])
             self.row(f"{which}, history: longest-first bound / longest answer alone", bounds["longest_first"] / bounds["longest_alone"])
-        self.row(f"{which}: requests beyond one an item", report["requests"] - report["distinct_prompts"], "requests")
-        self.row(f"{which}: last grade to final result", tail(result), "s", 0.3)
+        self.repeats.append(report["requests"] - report["distinct_prompts"])
+        self.tails.append(tail(result))
 
     def scaling(self):
         """How much of eight times one replica's efficiency eight have; the bounds take the tail out of it."""
         for generators in (1, 2):
-            efficiency = lambda replicas: self.efficiency(self.known[replicas, generators, 2][0])
+            efficiency = lambda replicas: self.efficiency(self.known[replicas, generators, 2])
             self.row(f"8 replicas over linear, {count(generators, 'generator')}, history", efficiency(8) / efficiency(1), "", 0.98, least=True)
 
     def efficiency(self, report):
@@ -172,6 +181,7 @@ class Bench:
         refused = sum(times for kind, times in report["faults"] if kind == "overloaded")
         self.row("429 for one second: makespan over the undisturbed one and that second", report["span"] / (undisturbed["span"] + speed))
         self.row("429 for one second: requests refused", refused, "requests")
+        self.row("429 for one second: requests sent before they were due", report["early"], "requests", 0)
 
     def death(self):
         """One of two replicas dies for two seconds, and comes back empty."""

@@ -157,7 +157,10 @@ class Fleet:
             (folder / "tidemill.toml").write_text(toml(config))
             self.place += ["--config", folder / "tidemill.toml"]
         server = os.environ.get("TIDEMILL_NATS_SERVER", ROOT / ".tools/bin/nats-server")
-        self.start("nats-server", [server, "-js", "-sd", folder / "broker", "-a", "127.0.0.1", "-p", str(port)])
+        # Without a size of its own a server offers a share of the free disk, which the streams' bounds may exceed.
+        file = folder / "nats.conf"
+        file.write_text(f'listen: "127.0.0.1:{port}"\njetstream {{ store_dir: "{folder / "broker"}", max_file_store: 64GB }}\n')
+        self.start("nats-server", [server, "-c", file])
         while not is_open(port):
             self.look()
             time.sleep(0.02)

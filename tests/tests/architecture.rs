@@ -87,6 +87,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("trainer", &[]),
+    // Measures; what it takes for that, it takes as tests do.
+    ("benches", &[]),
     // Drives the rules of every service; nothing depends on it.
     (
         "simulation",

@@ -123,6 +123,8 @@ pub(crate) struct Tally {
     pub(crate) started: Option<Timestamp>,
     /// The replica of the last try.
     pub(crate) engine: String,
+    /// The share of its prompt that had been sent to some replica before, where others share its beginning.
+    pub(crate) reusable: Option<f64>,
 }
 
 /// What to do after a verdict.

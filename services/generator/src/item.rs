@@ -23,6 +23,7 @@ use crate::cache::{Cache, Earlier};
 use crate::keys::Keys;
 use crate::parking::Parking;
 use crate::pool::{Pool, Wish};
+use crate::sent;
 use crate::step::{Action, Asked, Event, is_good, next};
 
 /// What the items of one group share.
@@ -193,6 +194,7 @@ impl<E: Engine> Worker<E> {
         if !completion.cached {
             tidemill_telemetry::add(Metric::PromptTokens, completion.prompt_tokens, []);
             tidemill_telemetry::add(Metric::CompletionTokens, completion.completion_tokens, []);
+            count_prefix(&completion.served);
         }
         if matches!(completion.ending, Ending::EngineError) {
             let reason = completion.detail.as_deref().unwrap_or_default();
@@ -230,6 +232,7 @@ impl<E: Engine> Worker<E> {
         course: &mut Course<'_>,
     ) -> Result<Outcome, GivenBack> {
         let config = &self.context.config.generator;
+        course.tally.reusable = (release.prefix != 0).then(|| self.pool.sent_before(&item.prompt));
         let settings = &benchmark.settings;
         let request = Request {
             prompt: &item.prompt,
@@ -254,7 +257,7 @@ impl<E: Engine> Worker<E> {
             question = question.saved_at(spot, partial, config.park_every_tokens);
         }
         let ended = ask(
-            self.places(release),
+            self.places(release, item),
             &mut question,
             self.budget(),
             &self.signals,
@@ -295,7 +298,7 @@ impl<E: Engine> Worker<E> {
                 choice,
             };
             match ask(
-                self.places(release),
+                self.places(release, item),
                 &mut question,
                 self.budget(),
                 &self.signals,
@@ -320,7 +323,7 @@ impl<E: Engine> Worker<E> {
         Ok(outcome)
     }
 
-    fn places(&self, release: &Release) -> Places<'_, E> {
+    fn places(&self, release: &Release, item: &Item) -> Places<'_, E> {
         Places {
             pool: &self.pool,
             room: &self.room,
@@ -330,7 +333,7 @@ impl<E: Engine> Worker<E> {
                 } else {
                     0
                 },
-                prompt_tokens: 0,
+                prompt_tokens: sent::tokens(&item.prompt),
                 expected_tokens: release.expected_tokens,
                 ..Wish::default()
             },
@@ -349,6 +352,14 @@ fn length_header(completion: &Completion) -> async_nats::HeaderMap {
         headers.insert(AnswerLength::HEADER, length.to_string());
     }
     headers
+}
+
+/// Counts what engines had of prompts in their caches, and what they could have had, where both are known.
+fn count_prefix(served: &Served) {
+    if let (Some(hit), Some(possible)) = (served.cached_tokens, served.reusable_tokens) {
+        tidemill_telemetry::add(Metric::PrefixHitTokens, hit, []);
+        tidemill_telemetry::add(Metric::PrefixPossibleTokens, possible, []);
+    }
 }
 
 /// Records that an item will never be asked, so that it is not released again and its evaluation can end.
@@ -407,7 +418,8 @@ fn completion(release: &Release, outcome: Outcome, tally: Tally) -> Completion {
         cached: false,
         served: Served {
             cached_tokens: answer.cached_tokens,
-            reusable_tokens: None,
+            // Tokens are counted by the engine alone, so their share is that of the bytes.
+            reusable_tokens: tally.reusable.map(|share| (share * answer.prompt_tokens as f64) as u64),
             first_token,
             continuations,
         },

@@ -16,6 +16,7 @@ mod controller;
 mod health;
 mod pool;
 mod routing;
+mod sent;
 
 mod cache;
 mod group;

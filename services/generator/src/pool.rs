@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures::future::OptionFuture;
 use futures::stream::{FuturesUnordered, StreamExt as _};
-use tidemill_domain::Capacity;
+use tidemill_domain::{Capacity, Prompt};
 use tidemill_inference::{Engine, Load};
 use tidemill_service::Slots;
 use tokio::sync::{Notify, oneshot, watch};
@@ -20,6 +20,7 @@ use crate::health::Looked;
 use crate::replicas::{Change, Pick, Place, Replicas, Sign, Took};
 use crate::routing::Queue;
 pub(crate) use crate::routing::Wish;
+use crate::sent::Sent;
 
 /// How long a replica may take to say that it is there.
 const LOOK_PATIENCE: Duration = Duration::from_secs(2);
@@ -45,6 +46,8 @@ pub(crate) struct Pool<E> {
     stirred: Notify,
     /// What the group's worker is to take at once.
     slots: watch::Sender<Slots>,
+    /// Prompts that were sent to any of the replicas.
+    sent: Mutex<Sent>,
     /// The most that it is to take, whatever the replicas want.
     most: u32,
 }
@@ -93,6 +96,7 @@ impl<E: Engine> Pool<E> {
             }),
             stirred: Notify::new(),
             slots: watch::Sender::new(Slots::fixed(1)),
+            sent: Mutex::default(),
             most: terms.most,
         };
         for member in members {
@@ -141,6 +145,11 @@ impl<E: Engine> Pool<E> {
         let mut capacity = self.lock().replicas.capacity();
         capacity.slots = capacity.slots.min(self.most);
         capacity
+    }
+
+    /// The share of a prompt that was sent to one of the replicas before, 0 to 1; it counts as sent from now on.
+    pub(crate) fn sent_before(&self, prompt: &Prompt) -> f64 {
+        self.sent.lock().unwrap_or_else(PoisonError::into_inner).share(prompt)
     }
 
     /// Preemptions that the engines counted.

@@ -551,10 +551,18 @@ async fn what_is_in_flight_at_a_host_that_vanished_is_answered_by_a_replica_that
         .get_key_value(buckets::CAPACITY.name)
         .await
         .unwrap();
-    let told = capacity.keys().await.unwrap().next().await.unwrap().unwrap();
-    let told: Capacity = serde_json::from_slice(&capacity.get(told).await.unwrap().unwrap()).unwrap();
-    let away: Vec<bool> = told.replicas.iter().map(|replica| replica.is_away).collect();
-    assert_eq!(away, [true, false], "{told:?}");
+    let told = async {
+        loop {
+            let key = capacity.keys().await.unwrap().next().await.unwrap().unwrap();
+            let told: Capacity = serde_json::from_slice(&capacity.get(key).await.unwrap().unwrap()).unwrap();
+            let away: Vec<bool> = told.replicas.iter().map(|replica| replica.is_away).collect();
+            if away == [true, false] {
+                return;
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(PATIENCE, told).await.unwrap();
     generator.drain().await;
     assert!(
         capacity.keys().await.unwrap().next().await.is_none(),

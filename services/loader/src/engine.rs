@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tidemill_config::Loader;
 use tidemill_domain::{EngineKind, EvaluationEvent, Manifest, Replica, Source};
-use tidemill_inference::{ProbeError, Probed, normalise_url, probe};
+use tidemill_inference::{ProbeError, Probed, normalise_url, penalty_refusal, probe};
 use tidemill_service::Context;
 use tidemill_service::backoff::Backoff;
 use tidemill_telemetry::Metric;
@@ -176,8 +176,8 @@ impl Engines {
         is_moved(&self.source, source)
     }
 
-    /// Why a manifest cannot be run on these engines: they cannot score by likelihood, or an answer alone may be longer than
-    /// a context.
+    /// Why a manifest cannot be run on these engines: they cannot score by likelihood, have no such penalty, or an
+    /// answer alone may be longer than a context.
     pub(crate) fn refusal(&mut self, manifest: &Manifest) -> Option<String> {
         let scoring = manifest.benchmarks.iter().find(|benchmark| benchmark.is_likelihood());
         let unable = self.present.iter().find_map(|present| present.scoring_refusal.as_ref());
@@ -189,6 +189,19 @@ impl Engines {
             ));
         }
         self.scores |= scoring.is_some();
+        let penalised = manifest.benchmarks.iter().find_map(|benchmark| {
+            let refusal = |present: &Present| penalty_refusal(present.kind, &benchmark.penalties);
+            let reason = self
+                .present
+                .iter()
+                .find_map(|present| Some((&present.url, refusal(present)?)))?;
+            Some((&benchmark.name, reason))
+        });
+        if let Some((name, (url, reason))) = penalised {
+            return Some(format!(
+                "{url}: {reason}, and benchmark {name} wants it: serve with another engine, or leave the penalty out"
+            ));
+        }
         let generating = manifest
             .benchmarks
             .iter()

@@ -121,7 +121,8 @@ impl Sampling {
             },
             Words::LlamaCpp => Self {
                 repeat_penalty: Some(penalties.repetition),
-                repeat_last_n: Some(-1),
+                // How far back tokens count: over the whole context, but for one of which nobody has the memory.
+                repeat_last_n: Some(if penalties.repetition == 1.0 { 0 } else { 1 << 17 }),
                 samplers: Some(["penalties", "temperature", "top_p"]),
                 mirostat: Some(0),
                 ..base
@@ -311,7 +312,7 @@ mod tests {
         };
         let expected = json!({
             "model": "m", "prompt": "Q: \"1\"", "max_tokens": 8, "temperature": 0.7, "top_p": 0.9, "stop": ["\n\n"],
-            "seed": 7, "frequency_penalty": 0.0, "presence_penalty": 0.0, "repeat_penalty": 1.0, "repeat_last_n": -1,
+            "seed": 7, "frequency_penalty": 0.0, "presence_penalty": 0.0, "repeat_penalty": 1.0, "repeat_last_n": 0,
             "samplers": ["penalties", "temperature", "top_p"], "mirostat": 0
         });
         assert_eq!(body(&request(&prompt, &stop), None, style), expected);

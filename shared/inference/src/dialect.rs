@@ -1,6 +1,6 @@
 //! What an engine understands beyond OpenAI's API, and what it can do.
 
-use tidemill_domain::EngineKind;
+use tidemill_domain::{EngineKind, Penalties};
 
 use crate::Capabilities;
 use crate::body::{KeepStop, Words};
@@ -20,8 +20,35 @@ pub(crate) struct Dialect {
     /// The text that it streams with a token may lack the end of that token's, so whether a beginning ends with a whole
     /// character is asked before it is continued.
     pub(crate) asks_for_seam: bool,
+    /// The penalties that it has in the sense of [`Penalties`].
+    pub(crate) penalties: HasPenalties,
     /// How its answers are continued.
     pub(crate) continuing: Traits,
+}
+
+/// The penalties that an engine has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct HasPenalties {
+    /// Those for what the answer holds, by its count and by its presence.
+    pub(crate) of_answer: bool,
+    /// That for what prompt or answer hold.
+    pub(crate) repetition: bool,
+}
+
+/// Why a kind of engine cannot draw under these penalties; none when it can. An engine may have a penalty of that name that
+/// counts other tokens: it would draw from another distribution, which no score shows.
+#[must_use]
+pub fn penalty_refusal(kind: EngineKind, penalties: &Penalties) -> Option<String> {
+    let has = of(kind).penalties;
+    let counts_answer = penalties.frequency != 0.0 || penalties.presence != 0.0;
+    let lacking = if counts_answer && !has.of_answer {
+        "frequency and presence penalties that count the answer alone"
+    } else if penalties.repetition != 1.0 && !has.repetition {
+        "a repetition penalty that counts prompt and answer"
+    } else {
+        return None;
+    };
+    Some(format!("the engine ({}) does not have {lacking}", kind.label()))
 }
 
 /// Where an engine tells the ids of the tokens that it streams.

@@ -5,7 +5,7 @@ use tidemill_domain::EngineKind;
 use crate::Capabilities;
 use crate::body::{KeepStop, Words};
 use crate::continuation::Traits;
-use crate::dialect::{Dialect, TellsTokens};
+use crate::dialect::{Dialect, HasPenalties, TellsTokens};
 
 pub(crate) static DIALECT: Dialect = Dialect {
     capabilities: Capabilities {
@@ -21,6 +21,10 @@ pub(crate) static DIALECT: Dialect = Dialect {
     keep_stop: Some(KeepStop::Include(true)),
     tells_tokens: TellsTokens::Everywhere,
     asks_for_seam: false,
+    penalties: HasPenalties {
+        of_answer: false,
+        repetition: false,
+    },
     continuing: Traits {
         repetition_counts_prompt: true,
         draws_by_position: true,

@@ -39,6 +39,7 @@ mod probe;
 
 pub use address::normalise_url;
 pub use classify::classify;
+pub use dialect::penalty_refusal;
 pub use engine::{Attempt, Capabilities, Connection, Engine, Load, Request, Scoring, Watch};
 pub use http::{Client, ClientError, Options};
 pub use likelihood::{NeedsContextTokens, Scored, classify_score};

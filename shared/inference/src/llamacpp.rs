@@ -4,6 +4,7 @@
 //! - What it streams over OpenAI's API has no token ids. Its own `/completion` has, and takes a prompt as ids, so streamed
 //!   answers to text prompts go there and can be continued; the prompt's ids come from `/tokenize`. Chats stream over OpenAI's
 //!   API, where the template is applied, and are not continued.
+//! - Its frequency and presence penalties count the prompt's tokens too: requests with one are refused.
 //! - It holds back text that may become a stop text, and says nothing of a token that ends within a character; both show as
 //!   tokens without their text, from which nothing is continued.
 
@@ -17,7 +18,7 @@ use crate::assembly::{Assembly, Shape};
 use crate::body::{Sampling, Words};
 use crate::classify::classify;
 use crate::continuation::{Rest, Traits};
-use crate::dialect::{Dialect, TellsTokens};
+use crate::dialect::{Dialect, HasPenalties, TellsTokens};
 use crate::http::{Endpoint, Exchange, Opened};
 use crate::{Answer, Attempt, Capabilities, Connection, HttpOutcome, OpenAi, Request, Watch, streaming};
 
@@ -35,6 +36,10 @@ pub(crate) static DIALECT: Dialect = Dialect {
     keep_stop: None,
     tells_tokens: TellsTokens::Nowhere,
     asks_for_seam: false,
+    penalties: HasPenalties {
+        of_answer: false,
+        repetition: true,
+    },
     continuing: Traits {
         repetition_counts_prompt: true,
         draws_by_position: false,

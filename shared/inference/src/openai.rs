@@ -15,7 +15,7 @@ use crate::body::{self, NEUTRAL_FIELDS, STREAM_OPTIONS, Style, Words};
 use crate::classify::settle;
 use crate::complaint::Complaint;
 use crate::continuation::{Plan, Rest, Traits, keeps_penalties, plan};
-use crate::dialect::{self, Dialect, TellsTokens};
+use crate::dialect::{self, Dialect, HasPenalties, TellsTokens};
 use crate::http::{Endpoint, Exchange, Opened};
 use crate::wire::{Detokenized, Reply};
 use crate::{
@@ -52,6 +52,10 @@ pub(crate) static DIALECT: Dialect = Dialect {
     keep_stop: None,
     tells_tokens: TellsTokens::Nowhere,
     asks_for_seam: false,
+    penalties: HasPenalties {
+        of_answer: true,
+        repetition: true,
+    },
     continuing: Traits {
         repetition_counts_prompt: false,
         draws_by_position: false,
@@ -257,6 +261,12 @@ impl Engine for OpenAi {
         partial: &mut Partial,
         watch: Watch<'_>,
     ) -> Attempt<Answer> {
+        if let Some(detail) = dialect::penalty_refusal(self.capabilities.kind, &request.penalties) {
+            return Attempt {
+                verdict: Verdict::Unsupported { detail },
+                requests: 0,
+            };
+        }
         let mut requests = 0;
         if self.capabilities.continues {
             match plan(request, partial, self.dialect.continuing) {

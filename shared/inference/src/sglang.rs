@@ -1,7 +1,7 @@
 //! SGLang.
 //!
 //! - It takes token ids, and tells those of completions but not of streamed chats: completions are continued, chats are not.
-//! - Its repetition penalty counts the answer alone, so an answer with one is not continued.
+//! - Its repetition penalty counts the answer alone: requests with one are refused.
 //! - Likelihoods come from its own `/generate`: it gives the log-probabilities of a prompt from `logprob_start_len` on, of which
 //!   the first is always null, and reuses its prefix cache up to there. So it is asked from the last token of the context on:
 //!   the continuation is then covered exactly, and the context that all choices share is computed once. How many tokens the
@@ -14,7 +14,7 @@ use tidemill_domain::{ChoiceScore, EngineKind};
 use crate::body::{KeepStop, Words};
 use crate::classify::settle;
 use crate::continuation::Traits;
-use crate::dialect::{Dialect, TellsTokens};
+use crate::dialect::{Dialect, HasPenalties, TellsTokens};
 use crate::http::{Endpoint, Exchange};
 use crate::likelihood::{implausible, plausible, unknown_first};
 use crate::{Attempt, Capabilities, Connection, OpenAi, Scored, Scoring, Verdict};
@@ -33,6 +33,10 @@ pub(crate) static DIALECT: Dialect = Dialect {
     keep_stop: Some(KeepStop::Untrimmed(true)),
     tells_tokens: TellsTokens::Completions,
     asks_for_seam: true,
+    penalties: HasPenalties {
+        of_answer: true,
+        repetition: false,
+    },
     continuing: Traits {
         repetition_counts_prompt: false,
         draws_by_position: false,

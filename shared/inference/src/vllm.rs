@@ -12,7 +12,7 @@ use tidemill_domain::EngineKind;
 use crate::Capabilities;
 use crate::body::{KeepStop, Words};
 use crate::continuation::Traits;
-use crate::dialect::{Dialect, TellsTokens};
+use crate::dialect::{Dialect, HasPenalties, TellsTokens};
 
 pub(crate) static DIALECT: Dialect = Dialect {
     capabilities: Capabilities {
@@ -28,6 +28,10 @@ pub(crate) static DIALECT: Dialect = Dialect {
     keep_stop: Some(KeepStop::Include(true)),
     tells_tokens: TellsTokens::Everywhere,
     asks_for_seam: true,
+    penalties: HasPenalties {
+        of_answer: true,
+        repetition: true,
+    },
     continuing: Traits {
         repetition_counts_prompt: true,
         draws_by_position: false,

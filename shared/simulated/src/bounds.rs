@@ -16,6 +16,8 @@ pub struct Job {
     pub prompt: u32,
     /// Tokens of the answer.
     pub output: u32,
+    /// Tokens that the earlier checkpoint's answer has, where one is named.
+    pub before: Option<u32>,
     /// Whether it read the prefix cache.
     pub reads_cache: bool,
 }
@@ -39,6 +41,8 @@ pub struct Bounds {
     pub first_come: f64,
     /// The same, longest answer first.
     pub longest_first: f64,
+    /// The same, longest in the earlier checkpoint first: what is possible for who knows that one's lengths alone.
+    pub by_history: Option<f64>,
     /// Mean of the sequences that run in `first_come`, over all replicas.
     pub first_come_in_flight: f64,
     /// The same in `longest_first`.
@@ -57,10 +61,15 @@ pub fn bounds(limits: &Limits, jobs: &[Job], replicas: usize) -> Bounds {
     by_length.sort_by_key(|job| std::cmp::Reverse(job.output));
     let (first_come, first_come_in_flight) = makespan(limits, &in_order, replicas);
     let (longest_first, longest_first_in_flight) = makespan(limits, &by_length, replicas);
+    let mut by_history = in_order.clone();
+    by_history.sort_by_key(|job| std::cmp::Reverse(job.before));
+    let is_known = !jobs.is_empty() && jobs.iter().all(|job| job.before.is_some());
+    let by_history = is_known.then(|| makespan(limits, &by_history, replicas).0);
     let longest = by_length.first().map_or(Duration::ZERO, |job| alone(limits, job));
     Bounds {
         first_come,
         longest_first,
+        by_history,
         first_come_in_flight,
         longest_first_in_flight,
         full_batch: full_batch(limits, jobs, replicas),
@@ -120,6 +129,7 @@ mod tests {
             chain: Arc::from([]),
             prompt: 4,
             output,
+            before: None,
             reads_cache: true,
         }
     }
@@ -148,6 +158,23 @@ mod tests {
         assert_eq!(milliseconds(bounds.longest_alone), 400);
         assert!((bounds.longest_first_in_flight - 2.0).abs() < 1e-9);
         assert!((bounds.first_come_in_flight - 80.0 / 60.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn who_knows_the_earlier_lengths_alone_is_bounded_by_how_they_changed() {
+        let jobs = |before: [u32; 5]| -> Vec<Job> {
+            let outputs = [10, 10, 10, 10, 40].into_iter().zip(before);
+            outputs
+                .map(|(output, before)| Job {
+                    before: Some(before),
+                    ..job(output)
+                })
+                .collect()
+        };
+        let by_history = |before| bounds(&limits(), &jobs(before), 1).by_history.map(milliseconds);
+        assert_eq!(by_history([9, 9, 9, 9, 30]), Some(400));
+        assert_eq!(by_history([9, 9, 9, 9, 1]), Some(600));
+        assert_eq!(bounds(&limits(), &[job(10)], 1).by_history, None);
     }
 
     #[test]

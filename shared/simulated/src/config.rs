@@ -19,6 +19,8 @@ pub struct Config {
     pub model: String,
     /// Stands for the weights: other answers, and other lengths as far as `answers.correlation` leaves them free.
     pub checkpoint: u64,
+    /// Another checkpoint, by whose lengths the bound `by_history` is ordered.
+    pub earlier: Option<u64>,
     /// Address to listen on.
     pub host: IpAddr,
     /// Port of the first replica, the others take the following ones; 0 takes any that are free.
@@ -73,6 +75,7 @@ impl Default for Config {
         Self {
             model: "simulated".to_owned(),
             checkpoint: 1,
+            earlier: None,
             host: IpAddr::V4(Ipv4Addr::LOCALHOST),
             port: 0,
             replicas: 1,

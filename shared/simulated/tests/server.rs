@@ -439,3 +439,21 @@ fn a_client_that_keeps_the_batch_full_meets_the_first_come_bound() {
         "{report:?}"
     );
 }
+
+#[test]
+fn requests_that_do_not_wait_as_they_were_asked_to_are_counted() {
+    let engine = start(config());
+    let overloaded = Fault {
+        times: Some(1),
+        retry_after: Some(Duration::from_secs(3_600)),
+        ..Fault::new(FaultKind::Overloaded)
+    };
+    engine.set_faults(&[overloaded]);
+    let body = json!({ "model": "simulated", "prompt": "x" }).to_string();
+    let ask = || send(&engine, "POST", "/v1/completions", &body).0;
+    assert_eq!((ask(), ask()), (429, 200));
+    wait_for(|| {
+        ask();
+        engine.report().early > 0
+    });
+}

@@ -158,3 +158,21 @@ async fn a_manifest_of_version_1_is_read() {
         assert_eq!(store.item(&manifest, &key(1, 2, 0)).await.unwrap().unwrap().id, "row-2");
     }
 }
+
+#[tokio::test]
+async fn an_outline_is_found_by_its_digest_and_nothing_waits_for_one_that_is_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder);
+    let digest = store.put_whole(whole(2, 10)).await.unwrap();
+    let outline = Outline::of(&[item(0, 10, None)]);
+    let mut writer = store.block_writer();
+    let named = writer.outline(&outline).await.unwrap();
+    writer.finish().await.unwrap();
+    let other = open(&folder);
+    assert_eq!(other.outline(&named).await.unwrap(), outline);
+    let mut manifest = Manifest::clone(&*other.manifest(&digest).await.unwrap());
+    manifest.benchmarks[0].outlines = vec![named.clone()];
+    std::fs::remove_dir_all(folder.path().join("outlines")).unwrap();
+    assert!(matches!(other.outline(&named).await, Err(Error::Missing { .. })));
+    other.prove_blocks(&manifest).await.unwrap();
+}

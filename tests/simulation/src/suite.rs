@@ -63,7 +63,7 @@ impl Declared {
                 ..Expectation::default()
             }
         });
-        expected.filter(|_| evaluation % 2 == 0).collect()
+        expected.filter(|_| evaluation.is_multiple_of(2)).collect()
     }
 
     pub(crate) fn index(&self, id: &EvaluationId) -> usize {

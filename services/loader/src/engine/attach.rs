@@ -226,6 +226,11 @@ mod tests {
         assert_eq!(engines.replicas()[0].kind, EngineKind::LlamaCpp);
         let mut manifest = crate::dispatch::tests::manifest_of(&[("choices", 1, 1, 8)]);
         assert_eq!(engines.refusal(&manifest), None);
+        manifest.benchmarks[0].penalties.presence = 0.5;
+        let reason = engines.refusal(&manifest).unwrap();
+        for part in [engine.url().as_str(), "presence", "choices"] {
+            assert!(reason.contains(part), "{reason}");
+        }
         manifest.benchmarks[0].grader = GraderSpec::Likelihood {
             normalise: Normalise::None,
         };

@@ -312,9 +312,6 @@ async fn a_stop_text_ends_a_continued_answer_wherever_it_was_cut() {
 #[ignore = "needs an engine: make test-engines"]
 async fn a_frequency_penalty_goes_on_where_it_was() {
     let (real, _) = real().await;
-    if real.kind == EngineKind::Embedded {
-        return; // It has no penalties, and refuses them.
-    }
     let prompt = Prompt::Text(PROMPTS[1].to_owned());
     let request = Request {
         stream: true,
@@ -328,6 +325,14 @@ async fn a_frequency_penalty_goes_on_where_it_was() {
         penalties: Penalties::default(),
         ..request
     };
+    if matches!(real.kind, EngineKind::Embedded | EngineKind::LlamaCpp) {
+        let attempt = real
+            .engine
+            .complete(&request, Connection::Kept, &mut Partial::default())
+            .await;
+        assert_eq!(attempt.verdict.label(), "unsupported");
+        return;
+    }
     let (mut without, mut with) = (Partial::default(), Partial::default());
     real.ask(&free, &mut without).await;
     real.ask(&request, &mut with).await;

@@ -348,6 +348,44 @@ async fn what_cannot_score_says_so_before_any_item() {
 }
 
 #[tokio::test]
+async fn a_penalty_that_an_engine_has_in_another_sense_is_refused_and_never_sent() {
+    let server = Server::start(|_, _| ok(&four())).await;
+    let neutral = Penalties::default();
+    let frequency = Penalties {
+        frequency: 0.5,
+        ..neutral
+    };
+    let presence = Penalties {
+        presence: 0.5,
+        ..neutral
+    };
+    let repetition = Penalties {
+        repetition: 1.1,
+        ..neutral
+    };
+    for (kind, penalties, label) in [
+        (EngineKind::Embedded, frequency, "unsupported"),
+        (EngineKind::LlamaCpp, presence, "unsupported"),
+        (EngineKind::LlamaCpp, repetition, "done"),
+        (EngineKind::Sglang, repetition, "unsupported"),
+        (EngineKind::Sglang, frequency, "done"),
+        (EngineKind::Vllm, repetition, "done"),
+        (EngineKind::OpenAi, presence, "done"),
+        (EngineKind::Embedded, neutral, "done"),
+    ] {
+        let prompt = text();
+        let request = Request {
+            penalties,
+            ..request(&prompt)
+        };
+        let before = server.paths().len();
+        let verdict = complete(&of_kind(&server.url(), kind), &request, &mut Partial::default()).await;
+        assert_eq!(verdict.label(), label, "{kind:?} {penalties:?}: {verdict:?}");
+        assert_eq!(server.paths().len() - before, usize::from(label == "done"));
+    }
+}
+
+#[tokio::test]
 async fn llama_cpp_streams_from_the_tokens_of_its_own_endpoints() {
     let server = Server::start(|path, body| match path {
         "/tokenize" => ok(&json!({ "tokens": [1, 2] })),

@@ -116,6 +116,18 @@ pub fn text_hash(prompt: &str) -> u64 {
     prompt_hash(&tokens::tokenize(prompt))
 }
 
+/// Tokens of the greedy answer of `checkpoint` to a prompt, within a cap.
+#[must_use]
+pub fn length(settings: &Answers, checkpoint: u64, prompt: &[u32], cap: u32) -> u32 {
+    let item = of_tokens(0, prompt);
+    let latent = Latent {
+        settings,
+        checkpoint,
+        item,
+    };
+    u32::try_from(latent.length(None, 0)).unwrap_or(u32::MAX).min(cap)
+}
+
 /// Answers a question as `checkpoint` would.
 #[must_use]
 pub fn answer(settings: &Answers, checkpoint: u64, question: &Question<'_>) -> Answer {

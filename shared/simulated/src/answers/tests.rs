@@ -51,6 +51,7 @@ fn correlation(left: &[f64], right: &[f64]) -> f64 {
 fn lengths_have_their_median_and_their_tail_and_stay_with_the_item() {
     let settings = Answers::default();
     let (first, second) = (lengths(&settings, 1), lengths(&settings, 2));
+    assert_eq!(f64::from(length(&settings, 2, &item(7), 100_000)), second[7]);
     let mut sorted = first.clone();
     sorted.sort_by(f64::total_cmp);
     assert!((180.0..220.0).contains(&sorted[1_000]), "median {}", sorted[1_000]);

@@ -19,6 +19,7 @@ pub(super) struct Ledger {
     continued: u64,
     foreign: u64,
     double_begin: u64,
+    early: u64,
     refused: u64,
     abandoned: u64,
     by_prompt: HashMap<u64, u64>,
@@ -41,6 +42,7 @@ impl Ledger {
             continued: 0,
             foreign: 0,
             double_begin: 0,
+            early: 0,
             refused: 0,
             abandoned: 0,
             by_prompt: HashMap::new(),
@@ -100,6 +102,10 @@ impl Ledger {
         self.double_begin += 1;
     }
 
+    pub(super) fn early(&mut self) {
+        self.early += 1;
+    }
+
     /// Keeps an answer that was given; the same draw given twice is one job.
     pub(super) fn job(&mut self, arrival: u64, key: (u64, u64), job: Job) {
         if self.known.insert(key) {
@@ -148,6 +154,8 @@ pub struct Report {
     pub foreign: u64,
     /// Prompts that began with two begin tokens.
     pub double_begin: u64,
+    /// Requests that came before a `Retry-After` was over, those apart that were on the way when it was said.
+    pub early: u64,
     /// Requests answered with an error.
     pub refused: u64,
     /// Requests whose connection ended before their answer.
@@ -214,6 +222,7 @@ impl Snapshot {
             continued: ledger.continued,
             foreign: ledger.foreign,
             double_begin: ledger.double_begin,
+            early: ledger.early,
             refused: ledger.refused,
             abandoned: ledger.abandoned,
             max_in_flight: ledger.max_in_flight,
@@ -244,6 +253,7 @@ impl Snapshot {
             continued: 0,
             foreign: 0,
             double_begin: 0,
+            early: 0,
             refused: 0,
             abandoned: 0,
             max_in_flight: 0,

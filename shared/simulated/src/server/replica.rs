@@ -44,6 +44,7 @@ struct State {
     faults: Active,
     faults_since: Instant,
     stall: Option<Stall>,
+    patience: Option<Patience>,
     died_in: Totals,
 }
 
@@ -52,6 +53,16 @@ enum Stall {
     ForEver,
     Until(Instant),
 }
+
+/// A time in which the replica asked to be left alone.
+#[derive(Debug, Clone, Copy)]
+struct Patience {
+    since: Instant,
+    until: Instant,
+}
+
+/// What is on its way when a client learns that it should wait is not held against it.
+const ON_THE_WAY: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 struct Waiter {
@@ -79,6 +90,7 @@ impl Replica {
             faults: Active::new(&config.faults, index),
             faults_since: Instant::now(),
             stall: None,
+            patience: None,
             died_in: Totals::default(),
         };
         Self {
@@ -105,6 +117,25 @@ impl Replica {
         let mut state = self.lock();
         state.requests += 1;
         state.requests
+    }
+
+    /// Asks every client to wait; a time that runs already stays as it is.
+    pub(super) fn ask_for_patience(&self, wait: Duration) {
+        let now = Instant::now();
+        let mut state = self.lock();
+        if state.patience.is_none_or(|patience| patience.until <= now) {
+            state.patience = Some(Patience {
+                since: now,
+                until: now + wait,
+            });
+        }
+    }
+
+    /// Whether a request comes now that should have waited.
+    pub(super) fn is_early(&self) -> bool {
+        let now = Instant::now();
+        let is_within = |patience: Patience| now > patience.since + ON_THE_WAY && now < patience.until;
+        self.lock().patience.is_some_and(is_within)
     }
 
     /// What goes wrong with a request; its prompt's text is made only where a fault reads it.

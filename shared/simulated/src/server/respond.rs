@@ -20,7 +20,7 @@ use super::replica::Replica;
 use super::shape::{self, Choice, Usage};
 use super::stream::{Streamed, frames};
 use super::{metrics, scripted};
-use crate::answers::{Answer, Question, Sampling, answer, prompt_hash};
+use crate::answers::{Answer, Question, Sampling, answer, length, prompt_hash};
 use crate::bounds::Job;
 use crate::faults::{Fault, FaultKind};
 use crate::model::{Arrival, Refusal, chain};
@@ -124,7 +124,11 @@ async fn generate(replica: &Arc<Replica>, endpoint: Endpoint, request: Request<I
 /// Counts a request in.
 fn enter(replica: &Arc<Replica>, ask: &Ask) -> (u64, Leaving) {
     let is_counted = !ask.is_probe();
+    let is_early = replica.is_early();
     let mut ledger = replica.ledger();
+    if is_early {
+        ledger.early();
+    }
     if ask
         .prompts
         .iter()
@@ -153,6 +157,9 @@ async fn refuse_by_fault(replica: &Arc<Replica>, fault: &Fault, leaving: &mut Le
     let refused = |leaving: &mut Leaving, status, kind, message| {
         leaving.how = Left::Refused;
         let mut response = refuse(status, kind, message, None);
+        if let Some(wait) = fault.retry_after {
+            replica.ask_for_patience(wait);
+        }
         if let Some(value) = retry_after(fault) {
             response.headers_mut().insert(RETRY_AFTER, value);
         }
@@ -331,6 +338,7 @@ fn jobs(replica: &Replica, ask: &Ask, arrival: u64, answers: &[(&[u32], Answer)]
         return Vec::new();
     }
     let is_drawn = ask.sampling.temperature > 0.0;
+    let cap = ask.max_tokens.unwrap_or(u32::MAX);
     let job = |(at, (prompt, answer)): (usize, &(&[u32], Answer))| {
         let asked = tokens::split(prompt).0;
         let sample = (at % ask.samples as usize) as u64;
@@ -343,6 +351,10 @@ fn jobs(replica: &Replica, ask: &Ask, arrival: u64, answers: &[(&[u32], Answer)]
             chain: chain(asked, replica.config.engine.block_size),
             prompt: asked.len() as u32,
             output: answer.continued + answer.tokens.len() as u32,
+            before: replica
+                .config
+                .earlier
+                .map(|earlier| length(&replica.config.answers, earlier, asked, cap)),
             reads_cache: !ask.scores_prompt(),
         };
         (arrival, (prompt_hash(prompt), draw), job)

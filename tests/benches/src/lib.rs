@@ -1,0 +1,1 @@
+//! Nothing: this crate holds `benches/hot.rs`, which `make bench-hot` runs.
