@@ -284,3 +284,95 @@ fn unanswered() -> String {
 fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tidemill_config::Config;
+    use tidemill_domain::{Digest, EvaluationId, LANE, Prompt, Question, Reuse};
+    use tidemill_service::{connect, prepare};
+    use tidemill_storage::{Address, CLAIM_ABOVE_BYTES};
+    use tidemill_testkit::Broker;
+
+    use super::*;
+
+    fn partial(tokens: u32) -> Partial {
+        Partial {
+            prompt_tokens: vec![1],
+            tokens: (0..tokens).collect(),
+            text: "x".repeat(tokens as usize),
+            completion_tokens: u64::from(tokens),
+            ..Partial::default()
+        }
+    }
+
+    async fn parking(broker: &Broker, folder: &std::path::Path) -> Parking {
+        let config = Config::default();
+        let connection = connect(&config, &broker.url(), "test").await.unwrap();
+        let store = tidemill_storage::Store::open(Address::of_folder(folder)).unwrap();
+        prepare(&connection, &config, &store, true).await.unwrap();
+        Parking::new(&Context::new("generator", connection, store, Arc::new(config)))
+    }
+
+    async fn found(mut spot: Spot<'_>) -> Option<usize> {
+        spot.find().await.unwrap().map(|partial| partial.tokens.len())
+    }
+
+    #[tokio::test]
+    async fn fewer_tokens_never_replace_more_and_serve_no_other_request() {
+        let (broker, folder) = (Broker::start().unwrap(), tempfile::tempdir().unwrap());
+        let parking = parking(&broker, folder.path()).await;
+        let release = Release {
+            key: ItemKey {
+                evaluation: EvaluationId::from_digest(&Digest::of(b"e")),
+                benchmark: 0,
+                item: 3,
+                sample: 0,
+            },
+            manifest: Digest::of(b"manifest"),
+            again: false,
+            reuse: Reuse::Never,
+            expected_tokens: 0,
+            prefix: 0,
+        };
+        let (weights, prompt) = (Digest::of(b"weights"), Prompt::Text("Q".to_owned()));
+        let asked = |sample| Asked {
+            weights: &weights,
+            lane: LANE,
+            prompt: &prompt,
+            question: Question::Score { choices: &[] },
+            sample,
+        };
+        let spot = |sample| parking.spot(&release, asked(sample));
+        assert_eq!(found(spot(0)).await, None);
+
+        // Two processes that hold one item, of which neither knows what the other saves.
+        let (mut first, mut second) = (spot(0), spot(0));
+        first.save(&partial(10)).await;
+        second.save(&partial(5)).await;
+        assert_eq!(found(spot(0)).await, Some(10));
+        second.save(&partial(20)).await;
+        first.save(&partial(15)).await;
+        assert_eq!(found(spot(0)).await, Some(20));
+
+        // A large one lies in the object store, and what it replaces is removed there.
+        let large = u32::try_from(CLAIM_ABOVE_BYTES).unwrap();
+        second.save(&partial(large)).await;
+        second.save(&partial(large + 1)).await;
+        assert_eq!(found(spot(0)).await, Some(large as usize + 1));
+        let claims = parking.context.store.claims(&release.key.evaluation);
+        assert_eq!(futures::StreamExt::count(claims).await, 1);
+
+        // Another draw of the item does not go on from it, and nobody finds it afterwards.
+        assert_eq!(found(spot(1)).await, None);
+        assert_eq!(found(spot(0)).await, None);
+
+        // What is recorded leaves nothing behind, not even a mark.
+        first.save(&partial(1)).await;
+        parking.clear(&release.key).await;
+        let mut bucket = parking.bucket().await.unwrap().stream.clone();
+        assert_eq!(bucket.info().await.unwrap().state.messages, 0);
+        assert!(!parking.forget(&release.key));
+    }
+}

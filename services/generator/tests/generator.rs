@@ -23,6 +23,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
+#[path = "generator/parking.rs"]
+mod parking;
+
 const SLOTS: u32 = 8;
 const PATIENCE: Duration = Duration::from_secs(30);
 

@@ -155,7 +155,11 @@ impl Pipeline {
             .env("TIDEMILL_LOADER__MAX_IN_FLIGHT", IN_FLIGHT.to_string())
             .env("TIDEMILL_AGGREGATOR__PUBLISH_INTERVAL", "200ms");
         if matches!(self.work, Work::Embedded(_)) {
-            launch = launch.env("TIDEMILL_GENERATOR__MAX_IN_FLIGHT", "2");
+            // Every answer streams and is saved at each token, so that kills meet what is saved.
+            launch = launch
+                .env("TIDEMILL_GENERATOR__MAX_IN_FLIGHT", "2")
+                .env("TIDEMILL_GENERATOR__STREAM_ABOVE", "0")
+                .env("TIDEMILL_GENERATOR__PARK_EVERY_TOKENS", "1");
         }
         if let Some(Fault {
             point,

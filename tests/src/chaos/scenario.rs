@@ -275,7 +275,8 @@ const TO_1970: i64 = -1_795_000_000;
 fn faults(random: &mut Random) -> Vec<Scenario> {
     let mut dealt = vec![Vec::new(); RUNS_OF_POINTS];
     for role in Role::ALL {
-        for (index, point) in points_of(role).into_iter().enumerate() {
+        let points = points_of(role).into_iter().filter(|point| !is_of_parking(*point));
+        for (index, point) in points.enumerate() {
             dealt[index % RUNS_OF_POINTS].push(fault(role, point, random));
         }
     }
@@ -283,7 +284,20 @@ fn faults(random: &mut Random) -> Vec<Scenario> {
         faults,
         ..Scenario::new("kill at each fault point", Vec::new())
     };
-    dealt.into_iter().map(run).collect()
+    let mut runs: Vec<Scenario> = dealt.into_iter().map(run).collect();
+    let parking = points_of(Role::Generator)
+        .into_iter()
+        .filter(|point| is_of_parking(*point));
+    runs.push(Scenario {
+        faults: parking.map(|point| fault(Role::Generator, point, random)).collect(),
+        ..Scenario::new("kill where tokens are saved", Vec::new()).on_embedded_engine()
+    });
+    runs
+}
+
+/// Passed only for answers whose engine tells their tokens, which the scripted one does not.
+const fn is_of_parking(point: Point) -> bool {
+    matches!(point, Point::GeneratorParked | Point::GeneratorUnparked)
 }
 
 /// A worker of each kind that stops between two effects and goes on once another one has done the same work.
