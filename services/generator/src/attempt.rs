@@ -28,6 +28,10 @@ const MOST_LOST: u32 = 5;
 /// Refusals of every request that one item may meet: an engine may lack just the endpoint that this item needs.
 const MOST_REFUSED: u32 = 5;
 
+/// Tries of one item that may be interrupted after tokens had come which could not be kept. They are no fault of the item, and
+/// the longer its answer the more of them it meets: counted as bad, whether there is an answer would depend on its length.
+const MOST_REDONE: u32 = 20;
+
 /// How long a server may keep saying that it is busy.
 const BUSY_PATIENCE: Duration = Duration::from_secs(15 * 60);
 
@@ -54,6 +58,11 @@ pub(crate) trait Ask<E>: Send {
     /// How much of the answer there is that the next try need not ask an engine like this for, in tokens.
     fn kept(&mut self, _engine: &E) -> u64 {
         0
+    }
+
+    /// The last try has brought tokens, kept or not.
+    fn has_begun(&self) -> bool {
+        false
     }
 
     /// A request under way at `engine` may be given back at any moment: it is continued later, and nothing is lost.
@@ -134,6 +143,16 @@ enum Step<T> {
     Again { pause: Duration, connection: Connection },
 }
 
+/// What a try has brought, however it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Brought {
+    Nothing,
+    /// Tokens, from which the next try cannot go on.
+    Lost,
+    /// Tokens, from which it can.
+    Kept,
+}
+
 /// What one question may cost.
 #[derive(Debug)]
 pub(crate) struct Budget {
@@ -142,6 +161,7 @@ pub(crate) struct Budget {
     weight: u32,
     bad: u32,
     lost: u32,
+    redone: u32,
     refused: u32,
     busy_since: Option<Instant>,
     backoff: Backoff,
@@ -155,6 +175,7 @@ impl Budget {
             weight: 1,
             bad: 0,
             lost: 0,
+            redone: 0,
             refused: 0,
             busy_since: None,
             backoff: Backoff::new(Duration::from_millis(100), Duration::from_secs(5)),
@@ -162,12 +183,17 @@ impl Budget {
     }
 
     /// What follows a try. One that has brought the answer on counts for nothing, and neither do those before it, so that an
-    /// answer which takes long may outlive any number of engines: each such try is a token at least, so the cap bounds them.
-    fn judge<T>(&mut self, verdict: Verdict<T>, has_progressed: bool, now: Instant) -> Step<T> {
-        self.weight = u32::from(!has_progressed);
-        if has_progressed {
-            (self.bad, self.lost) = (0, 0);
-            self.backoff.reset();
+    /// answer which takes long may outlive any number of engines: each such try is a token at least, so the cap bounds them. One
+    /// whose tokens are lost is not held against the item either, but bounded on its own.
+    fn judge<T>(&mut self, verdict: Verdict<T>, brought: Brought, now: Instant) -> Step<T> {
+        self.weight = u32::from(brought == Brought::Nothing);
+        match brought {
+            Brought::Nothing => {}
+            Brought::Lost => self.redone += 1,
+            Brought::Kept => {
+                (self.bad, self.lost) = (0, 0);
+                self.backoff.reset();
+            }
         }
         let failed = |detail| Step::End(Ended::Failed(Ending::EngineError, detail));
         if !matches!(verdict, Verdict::Busy { .. }) {
@@ -202,6 +228,9 @@ impl Budget {
                 if self.lost >= MOST_LOST {
                     return failed(format!("{} engines ended while they answered it: {why}", self.lost));
                 }
+                if self.redone >= MOST_REDONE {
+                    return failed(format!("{} answers to it were interrupted: {why}", self.redone));
+                }
                 Step::at_once()
             }
             Verdict::Stalled { why } => self.bad_try(Connection::New, None).unwrap_or_else(|| failed(why)),
@@ -222,7 +251,7 @@ impl Budget {
     /// Counts a bad try; `None` when it was the last one.
     fn bad_try<T>(&mut self, connection: Connection, retry_after: Option<Duration>) -> Option<Step<T>> {
         self.bad += self.weight;
-        (self.bad < self.tries).then(|| Step::Again {
+        (self.bad < self.tries && self.redone < MOST_REDONE).then(|| Step::Again {
             pause: retry_after.map_or_else(|| self.backoff.next_pause(), |pause| pause.min(LONGEST_PAUSE)),
             connection,
         })
@@ -326,11 +355,17 @@ pub(crate) async fn ask<E: Engine, A: Ask<E>>(
             () = signals.stopped.cancelled(), if may_pause => return Err(GivenBack::Stopped),
             () = signals.abandoned.cancelled() => return Err(GivenBack::Stopped),
         };
-        let has_progressed = question.kept(engine) > kept;
+        let brought = if question.kept(engine) > kept {
+            Brought::Kept
+        } else if question.has_begun() {
+            Brought::Lost
+        } else {
+            Brought::Nothing
+        };
         place.booking.note(sign(&attempt));
         avoid = Some(place.booking.index);
         drop(place);
-        let pause = match budget.judge(attempt, has_progressed, Instant::now()) {
+        let pause = match budget.judge(attempt, brought, Instant::now()) {
             Step::End(ended) => return Ok(ended),
             Step::Again {
                 pause,

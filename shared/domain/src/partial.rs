@@ -57,8 +57,16 @@ impl Partial {
         }
     }
 
-    /// Takes back what came after `mark`, a mark of a time at which it [had its tokens](Self::has_tokens).
+    /// Takes back what came after `mark`, a mark of a time at which it [had its tokens](Self::has_tokens). One that has begun
+    /// anew since, so that the mark is none of its own, is emptied.
     pub fn take_back(&mut self, mark: Mark) {
+        let is_own = mark.tokens <= self.tokens.len()
+            && self.text.is_char_boundary(mark.text)
+            && self.reasoning.is_char_boundary(mark.reasoning);
+        if !is_own {
+            *self = Self::default();
+            return;
+        }
         self.tokens.truncate(mark.tokens);
         self.text.truncate(mark.text);
         self.reasoning.truncate(mark.reasoning);
@@ -69,5 +77,41 @@ impl Partial {
     #[must_use]
     pub fn has_tokens(&self) -> bool {
         !self.prompt_tokens.is_empty() && !self.tokens.is_empty() && self.tokens.len() as u64 == self.completion_tokens
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(tokens: &[u32], text: &str) -> Partial {
+        Partial {
+            prompt_tokens: vec![1],
+            tokens: tokens.to_vec(),
+            text: text.to_owned(),
+            completion_tokens: tokens.len() as u64,
+            ..Partial::default()
+        }
+    }
+
+    #[test]
+    fn what_came_after_a_mark_is_taken_back() {
+        let mut partial = with(&[2, 3], "aé");
+        let mark = partial.mark();
+        partial.tokens.push(4);
+        partial.text.push('b');
+        partial.completion_tokens += 2;
+        partial.take_back(mark);
+        assert_eq!(partial, with(&[2, 3], "aé"));
+    }
+
+    #[test]
+    fn a_mark_of_what_was_begun_anew_since_empties_it() {
+        let mark = with(&[2, 3], "ab").mark();
+        // Within a character, beyond the text, and beyond the tokens.
+        for mut refilled in [with(&[5, 6], "aé"), with(&[5, 6], "a"), with(&[5], "abc")] {
+            refilled.take_back(mark);
+            assert_eq!(refilled, Partial::default());
+        }
     }
 }

@@ -3,10 +3,10 @@
 use std::error::Error as _;
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use bytes::Bytes;
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Method, Response, Url};
 use tokio::time::{Instant, timeout_at};
 
@@ -156,6 +156,10 @@ pub(crate) struct Exchange {
 /// Servers close idle connections after as little as 5 s (uvicorn's default); ours are given up before.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
+/// A kept connection that the server has given up is lost within a round trip; one that is lost later had an engine behind it,
+/// which may have died of the request.
+const STALE_SHOWS_WITHIN: Duration = Duration::from_secs(1);
+
 impl Client {
     /// Makes a client for the server at `url`, which may be written in any of the ways
     /// [`normalise_url`](crate::normalise_url) knows. Sends
@@ -195,19 +199,23 @@ impl Client {
     /// Sends a body and waits for the whole response.
     ///
     /// A kept connection that turns out to be closed is replaced once, because the server may have given it up while it
-    /// was idle.
+    /// was idle. Where nobody listens any more, the first request counts: it was sent.
     pub(crate) async fn post(&self, endpoint: Endpoint, body: Bytes, connection: Connection) -> Exchange {
         let timeout = self.shared.request_timeout;
+        let begun = Instant::now();
         let outcome = self
             .send(Method::POST, endpoint, Some(body.clone()), connection, timeout)
             .await;
-        if !(matches!(outcome, HttpOutcome::Lost(_)) && connection == Connection::Kept) {
+        if !may_be_stale(&outcome, connection, begun.elapsed()) {
             return Exchange { outcome, requests: 1 };
         }
-        let outcome = self
+        match self
             .send(Method::POST, endpoint, Some(body), Connection::New, timeout)
-            .await;
-        Exchange { outcome, requests: 2 }
+            .await
+        {
+            HttpOutcome::Unreachable(_) => Exchange { outcome, requests: 1 },
+            outcome => Exchange { outcome, requests: 2 },
+        }
     }
 
     /// Asks for a document.
@@ -218,15 +226,19 @@ impl Client {
     /// Sends a body and waits for the response to begin. A success comes back as a body that is still on its way, anything
     /// else as the outcome that it is.
     ///
-    /// The time-out of a request holds until then; a body that is on its way is waited for as its reader sees fit.
+    /// The time-out of a request holds until then; a body that is on its way is waited for as its reader sees fit. Closed
+    /// connections are replaced as [`Client::post`] does.
     pub(crate) async fn open(&self, endpoint: Endpoint, body: Bytes, connection: Connection) -> Opened {
-        let mut requests = 1;
-        let mut begun = self.begin(endpoint, body.clone(), connection).await;
-        if connection == Connection::Kept && matches!(begun, Err(HttpOutcome::Lost(_))) {
-            requests += 1;
-            begun = self.begin(endpoint, body, Connection::New).await;
+        let sent = Instant::now();
+        let begun = self.begin(endpoint, body.clone(), connection).await;
+        let is_stale = |outcome: &HttpOutcome| may_be_stale(outcome, connection, sent.elapsed());
+        if !begun.as_ref().is_err_and(is_stale) {
+            return Opened { begun, requests: 1 };
         }
-        Opened { begun, requests }
+        match self.begin(endpoint, body, Connection::New).await {
+            Err(HttpOutcome::Unreachable(_)) => Opened { begun, requests: 1 },
+            begun => Opened { begun, requests: 2 },
+        }
     }
 
     async fn begin(&self, endpoint: Endpoint, body: Bytes, connection: Connection) -> Result<Stream, HttpOutcome> {
@@ -351,13 +363,16 @@ fn is_event_stream(response: &Response) -> bool {
         .is_some_and(|kind| kind.trim_start().starts_with("text/event-stream"))
 }
 
+/// The connection may have been closed before the request came: lost without a byte of an answer, and so soon that the engine
+/// need not have seen it.
+fn may_be_stale(outcome: &HttpOutcome, connection: Connection, after: Duration) -> bool {
+    connection == Connection::Kept && matches!(outcome, HttpOutcome::Lost(_)) && after < STALE_SHOWS_WITHIN
+}
+
 /// Waits for the rest of a response.
 async fn read(response: Response, timeout: Duration) -> HttpOutcome {
     let status = response.status().as_u16();
-    let retry_after = response
-        .headers()
-        .get(RETRY_AFTER)
-        .and_then(|value| retry_after::parse(value.to_str().ok()?, SystemTime::now()));
+    let retry_after = retry_after::read(response.headers());
     match response.bytes().await {
         Ok(body) => HttpOutcome::Answered {
             status,
@@ -426,4 +441,20 @@ fn root_cause(error: &reqwest::Error) -> String {
         cause = inner.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_kept_connection_that_is_lost_at_once_may_have_been_closed_before() {
+        let lost = HttpOutcome::Lost("closed".to_owned());
+        let soon = STALE_SHOWS_WITHIN - Duration::from_nanos(1);
+        assert!(may_be_stale(&lost, Connection::Kept, soon));
+        assert!(!may_be_stale(&lost, Connection::Kept, STALE_SHOWS_WITHIN));
+        assert!(!may_be_stale(&lost, Connection::New, soon));
+        let cut = HttpOutcome::Cut("closed".to_owned());
+        assert!(!may_be_stale(&cut, Connection::Kept, soon), "a byte of the answer came");
+    }
 }

@@ -153,21 +153,18 @@ impl OpenAi {
         }
     }
 
-    /// Learns from a refusal what to leave out; true when that makes it worth asking again.
-    fn learn(&self, outcome: &HttpOutcome, style: &mut Style) -> bool {
-        let learnt = if style.stream && style.counts_stream && refuses(outcome, &[STREAM_OPTIONS]) {
-            style.counts_stream = false;
-            &self.learnt.refuses_stream_options
-        } else if !style.is_plain && refuses(outcome, &NEUTRAL_FIELDS) {
-            style.is_plain = true;
-            &self.learnt.refuses_neutral_fields
-        } else {
-            return false;
-        };
-        if !learnt.swap(true, Ordering::Relaxed) {
-            tracing::info!(engine = self.client.url(), "engine takes fewer fields than others");
+    /// A request in this style was taken: what it leaves out is left out from now on. A refusal alone proves nothing, because
+    /// some quote the whole request.
+    fn learn(&self, style: Style) {
+        let left_out = [
+            (style.is_plain, &self.learnt.refuses_neutral_fields),
+            (!style.counts_stream, &self.learnt.refuses_stream_options),
+        ];
+        for (_, learnt) in left_out.into_iter().filter(|(is_left_out, _)| *is_left_out) {
+            if !learnt.swap(true, Ordering::Relaxed) {
+                tracing::info!(engine = self.client.url(), "engine takes fewer fields than others");
+            }
         }
-        true
     }
 
     /// Whether the tokens end with a whole character: an engine that decodes from within one makes something else of it. Where
@@ -198,10 +195,14 @@ impl OpenAi {
             let body = body::completion(&self.model, request, None, style);
             let exchange = self.client.post(endpoint, body, connection).await;
             requests += exchange.requests;
-            if !self.learn(&exchange.outcome, &mut style) {
-                let verdict = classify(&exchange.outcome, request);
-                return Attempt { verdict, requests };
+            if give_way(&exchange.outcome, &mut style) {
+                continue;
             }
+            if matches!(exchange.outcome, HttpOutcome::Answered { status: 200..=299, .. }) {
+                self.learn(style);
+            }
+            let verdict = classify(&exchange.outcome, request);
+            return Attempt { verdict, requests };
         }
     }
 
@@ -221,11 +222,12 @@ impl OpenAi {
             requests += opened.requests;
             let verdict = match opened.begun {
                 Ok(stream) => {
+                    self.learn(style);
                     let keeps_stop = style.keep_stop.is_some();
                     let assembly = assembly::Assembly::new(request, partial, keeps_stop);
                     streaming::read(stream, assembly, &self.streamed, watch).await
                 }
-                Err(outcome) if self.learn(&outcome, &mut style) => continue,
+                Err(outcome) if give_way(&outcome, &mut style) => continue,
                 Err(outcome) => classify(&outcome, request),
             };
             return Attempt { verdict, requests };
@@ -410,6 +412,18 @@ const fn is_refusal<T>(verdict: &Verdict<T>) -> bool {
         verdict,
         Verdict::Rejected { .. } | Verdict::Overflow { .. } | Verdict::Fatal { .. } | Verdict::Unsupported { .. }
     )
+}
+
+/// Leaves out what a refusal names; true when that makes it worth asking again.
+fn give_way(outcome: &HttpOutcome, style: &mut Style) -> bool {
+    if style.stream && style.counts_stream && refuses(outcome, &[STREAM_OPTIONS]) {
+        style.counts_stream = false;
+    } else if !style.is_plain && refuses(outcome, &NEUTRAL_FIELDS) {
+        style.is_plain = true;
+    } else {
+        return false;
+    }
+    true
 }
 
 /// The server refused the request because of one of these parameters, and not because the prompt is too long.

@@ -63,8 +63,8 @@ async fn read_events(
             Next::Bytes(bytes) => bytes,
             // The answer is whole; its counts or its last bytes are not worth a failure.
             _ if assembly.has_ended() => return assembly.conclude(),
-            Next::End => return failed(HttpOutcome::Cut("the stream ended before the answer did".to_owned())),
-            Next::Cut(why) => return failed(HttpOutcome::Cut(why)),
+            Next::End => return cut("the stream ended before the answer did"),
+            Next::Cut(why) => return cut(&why),
             Next::Late if last_token.is_none() => return failed(HttpOutcome::TimedOut(stream.timeout)),
             Next::Late => {
                 return Verdict::Stalled {
@@ -107,6 +107,14 @@ async fn read_events(
 async fn finish(stream: &mut Stream) {
     let until = Instant::now() + LAST_BYTES;
     while let Next::Bytes(_) = stream.next(until).await {}
+}
+
+/// Whatever sent the answer is gone, and may be gone because of it.
+fn cut(why: &str) -> Verdict<Answer> {
+    Verdict::Down {
+        why: format!("the answer was cut: {why}"),
+        sent: true,
+    }
 }
 
 fn failed(outcome: HttpOutcome) -> Verdict<Answer> {

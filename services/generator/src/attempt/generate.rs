@@ -21,6 +21,8 @@ pub(crate) struct Generate<'a> {
     settled: Mark,
     /// When the answer's first token arrived; unknown where another process saw it.
     first_token: Option<Timestamp>,
+    /// The last try has brought tokens.
+    has_begun: bool,
 }
 
 impl<'a> Generate<'a> {
@@ -33,6 +35,7 @@ impl<'a> Generate<'a> {
             partial: Partial::default(),
             settled: Mark::default(),
             first_token: None,
+            has_begun: false,
         }
     }
 
@@ -97,6 +100,7 @@ impl<E: Engine> Ask<E> for Generate<'_> {
 
     async fn ask(&mut self, engine: &E, connection: Connection) -> Attempt<Answer> {
         self.begin(engine);
+        self.has_begun = false;
         if !self.request.stream {
             return engine.complete(&self.request, connection, &mut self.partial).await;
         }
@@ -107,12 +111,14 @@ impl<E: Engine> Ask<E> for Generate<'_> {
             partial,
             settled,
             first_token,
+            has_begun,
             ..
         } = self;
         let (saves, saved) = watch::channel(None);
         let every = saving.as_ref().map_or(u64::MAX, |(_, every)| *every);
         let mut save_at = partial.completion_tokens.saturating_add(every);
         let mut grown = |partial: &Partial| {
+            *has_begun = true;
             if is_new {
                 first_token.get_or_insert_with(now);
             }
@@ -152,6 +158,10 @@ impl<E: Engine> Ask<E> for Generate<'_> {
         } else {
             0
         }
+    }
+
+    fn has_begun(&self) -> bool {
+        self.has_begun
     }
 
     fn may_pause(&self, engine: &E) -> bool {

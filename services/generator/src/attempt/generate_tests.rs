@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::attempt::{Budget, Course, Ended, GivenBack, Places, Signals, ask};
+use crate::attempt::{Budget, Course, Ended, GivenBack, MOST_REDONE, Places, Signals, ask};
 use crate::pool::{Member, Pool, Terms, Wish};
 
 /// One try: so many tokens come, and then this. A try without a verdict brings nothing more and does not end.
@@ -293,12 +293,35 @@ async fn an_answer_that_progresses_outlives_any_number_of_engines_and_one_that_d
         continues: false,
         ..EXACT
     };
-    let came = asked(without_ids, vec![(5, stalled()), (5, stalled()), (5, stalled())]).await;
-    assert!(
-        came.failed(),
-        "tokens that are dropped bring nothing on: {:?}",
-        came.ended
-    );
+    let came = asked(without_ids, vec![(0, stalled()), (0, stalled()), (0, stalled())]).await;
+    assert!(came.failed(), "{:?}", came.ended);
+}
+
+#[tokio::test(start_paused = true)]
+async fn interruptions_of_an_answer_that_cannot_be_continued_are_not_held_against_it() {
+    let never = Setting {
+        continuation: Continuation::Never,
+        ..EXACT
+    };
+    let without_ids = || Setting {
+        continues: false,
+        ..EXACT
+    };
+    let interrupted = |times: u32| (0..times).map(|round| (5, if round % 2 == 0 { lost() } else { stalled() }));
+    for setting in [never, without_ids()] {
+        let mut tries: Vec<Try> = vec![(0, stalled()), (0, stalled())];
+        tries.extend(interrupted(MOST_REDONE - 1));
+        tries.push((1, done()));
+        let came = asked(setting, tries).await;
+        assert_eq!(came.text(), "0 ");
+        assert!(came.begun.iter().all(|begun| *begun == (0, 0)), "{:?}", came.begun);
+    }
+    let came = asked(without_ids(), interrupted(MOST_REDONE).collect()).await;
+    assert!(came.failed(), "but not for ever: {:?}", came.ended);
+    let mut tries: Vec<Try> = interrupted(2).collect();
+    tries.extend([(0, stalled()), (5, lost()), (0, stalled()), (0, stalled())]);
+    let came = asked(without_ids(), tries).await;
+    assert!(came.failed(), "nor do they excuse others: {:?}", came.ended);
 }
 
 #[tokio::test(start_paused = true)]

@@ -202,6 +202,82 @@ async fn a_server_that_refuses_other_sampling_fields_is_asked_without_them_from_
 }
 
 #[tokio::test]
+async fn a_refusal_that_quotes_the_whole_request_teaches_nothing() {
+    let server = Server::start(|_, body| match body["seed"].as_u64() {
+        Some(13) => {
+            let quoted = json!({ "detail": [{ "loc": ["body", "seed"], "msg": "unlucky", "input": body }] });
+            (StatusCode::UNPROCESSABLE_ENTITY, quoted.to_string()).into_response()
+        }
+        _ => ok(&four()),
+    })
+    .await;
+    let (engine, prompt) = (server.engine(), text());
+    let with_seed = |seed| Request {
+        seed: Some(seed),
+        temperature: 1.0,
+        ..request(&prompt)
+    };
+    for (seed, stream, label) in [
+        (13, false, "rejected"),
+        (13, true, "rejected"),
+        (7, false, "done"),
+        (7, true, "done"),
+    ] {
+        let request = Request {
+            stream,
+            ..with_seed(seed)
+        };
+        let attempt = engine
+            .complete(&request, Connection::Kept, &mut Partial::default())
+            .await;
+        assert_eq!(attempt.verdict.label(), label);
+    }
+    let bodies = server.bodies();
+    let [.., whole, streamed] = bodies.as_slice() else {
+        panic!("{bodies:?}")
+    };
+    assert!(
+        whole.get("top_k").is_some() && streamed.get("top_k").is_some(),
+        "{bodies:?}"
+    );
+    assert!(streamed.get("stream_options").is_some(), "{streamed}");
+}
+
+/// Dies of its first request: connection and listener are closed.
+async fn mortal() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut buffer = [0; 4096];
+        assert!(stream.read(&mut buffer).await.unwrap() > 0);
+        drop(listener);
+        drop(stream);
+    });
+    url
+}
+
+#[tokio::test]
+async fn a_request_that_kills_its_engine_was_sent_although_nobody_listens_any_more() {
+    for stream in [false, true] {
+        let engine = engine(&mortal().await);
+        let prompt = text();
+        let request = Request {
+            stream,
+            ..request(&prompt)
+        };
+        let killing = engine
+            .complete(&request, Connection::Kept, &mut Partial::default())
+            .await;
+        assert!(
+            matches!(killing.verdict, Verdict::Down { sent: true, .. }),
+            "{killing:?}"
+        );
+        assert_eq!(killing.requests, 1);
+    }
+}
+
+#[tokio::test]
 async fn overload_keeps_what_the_server_asked_for() {
     let server =
         Server::start(|_, _| (StatusCode::TOO_MANY_REQUESTS, [("retry-after", "7")], "").into_response()).await;

@@ -157,7 +157,7 @@ async fn text_before_a_reset_or_a_silent_end_is_kept_and_is_no_answer() {
         let mut partial = Partial::default();
         let engine = of_kind(&url, EngineKind::Vllm);
         let verdict = complete(&engine, &streamed(&text()), &mut partial).await;
-        assert_eq!(verdict.label(), "retry", "{verdict:?}");
+        assert!(matches!(verdict, Verdict::Down { sent: true, .. }), "{verdict:?}");
         assert_eq!((partial.text.len(), partial.tokens.len()), (400, 400));
     }
 }

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use futures::{StreamExt, stream};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
+use httpdate::HttpDate;
 use hyper::body::{Frame, Incoming};
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{Method, Request, Response, StatusCode};
@@ -157,11 +158,11 @@ async fn refuse_by_fault(replica: &Arc<Replica>, fault: &Fault, leaving: &mut Le
     let refused = |leaving: &mut Leaving, status, kind, message| {
         leaving.how = Left::Refused;
         let mut response = refuse(status, kind, message, None);
-        if let Some(wait) = fault.retry_after {
+        if let Some((wait, text)) = retry_after(fault, SystemTime::now()) {
             replica.ask_for_patience(wait);
-        }
-        if let Some(value) = retry_after(fault) {
-            response.headers_mut().insert(RETRY_AFTER, value);
+            if let Ok(value) = HeaderValue::try_from(text) {
+                response.headers_mut().insert(RETRY_AFTER, value);
+            }
         }
         Some(Ok(response))
     };
@@ -191,14 +192,15 @@ async fn refuse_by_fault(replica: &Arc<Replica>, fault: &Fault, leaving: &mut Le
     }
 }
 
-fn retry_after(fault: &Fault) -> Option<HeaderValue> {
+/// How long a fault asks for patience from `now` on, and in which words. A date has whole seconds: no more is asked for.
+fn retry_after(fault: &Fault, now: SystemTime) -> Option<(Duration, String)> {
     let wait = fault.retry_after?;
-    let text = if fault.as_date {
-        httpdate::fmt_http_date(SystemTime::now() + wait)
-    } else {
-        wait.as_secs_f64().ceil().to_string()
-    };
-    HeaderValue::try_from(text).ok()
+    if !fault.as_date {
+        return Some((wait, wait.as_secs_f64().ceil().to_string()));
+    }
+    let due = HttpDate::from(now + wait);
+    let wait = SystemTime::from(due).duration_since(now).unwrap_or_default();
+    Some((wait, due.to_string()))
 }
 
 async fn compute(
@@ -589,4 +591,23 @@ fn response(status: StatusCode, content_type: &'static str, body: Body) -> Respo
         .headers_mut()
         .insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_patience_is_asked_for_than_is_said() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_millis(784_111_770_400);
+        let mut fault = Fault {
+            retry_after: Some(Duration::from_secs(7)),
+            as_date: true,
+            ..Fault::new(FaultKind::Overloaded)
+        };
+        let said = "Sun, 06 Nov 1994 08:49:37 GMT".to_owned();
+        assert_eq!(retry_after(&fault, now), Some((Duration::from_millis(6_600), said)));
+        fault.as_date = false;
+        assert_eq!(retry_after(&fault, now), Some((Duration::from_secs(7), "7".to_owned())));
+    }
 }
