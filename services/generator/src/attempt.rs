@@ -32,6 +32,12 @@ const MOST_REFUSED: u32 = 5;
 /// the longer its answer the more of them it meets: counted as bad, whether there is an answer would depend on its length.
 const MOST_REDONE: u32 = 20;
 
+/// Pauses before an item is tried again: the first, the one after it, from which they double, and the longest. An engine may
+/// fail for some seconds, and answers are not to be lost for it.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const NEXT_PAUSE: Duration = Duration::from_secs(1);
+const LATER_PAUSE: Duration = Duration::from_secs(15);
+
 /// How long a server may keep saying that it is busy.
 const BUSY_PATIENCE: Duration = Duration::from_secs(15 * 60);
 
@@ -178,7 +184,7 @@ impl Budget {
             redone: 0,
             refused: 0,
             busy_since: None,
-            backoff: Backoff::new(Duration::from_millis(100), Duration::from_secs(5)),
+            backoff: Backoff::new(NEXT_PAUSE, LATER_PAUSE),
         }
     }
 
@@ -201,7 +207,7 @@ impl Budget {
         }
         match verdict {
             Verdict::Done(answer) => Step::End(Ended::Answered(answer)),
-            Verdict::Suspect(answer) => match self.bad_try(Connection::New, None) {
+            Verdict::Suspect(answer) => match self.bad_try(Connection::New, Some(FIRST_PAUSE)) {
                 Some(again) => again,
                 None => Step::End(Ended::Answered(answer)),
             },
@@ -231,7 +237,14 @@ impl Budget {
                 if self.redone >= MOST_REDONE {
                     return failed(format!("{} answers to it were interrupted: {why}", self.redone));
                 }
-                Step::at_once()
+                // The first loss is the replica's, and another one may be there.
+                match self.lost {
+                    0 | 1 => Step::at_once(),
+                    _ => Step::Again {
+                        pause: self.backoff.next_pause(),
+                        connection: Connection::Kept,
+                    },
+                }
             }
             Verdict::Stalled { why } => self.bad_try(Connection::New, None).unwrap_or_else(|| failed(why)),
             // The replica is marked; another one is asked, or its return is waited for.
@@ -252,7 +265,11 @@ impl Budget {
     fn bad_try<T>(&mut self, connection: Connection, retry_after: Option<Duration>) -> Option<Step<T>> {
         self.bad += self.weight;
         (self.bad < self.tries && self.redone < MOST_REDONE).then(|| Step::Again {
-            pause: retry_after.map_or_else(|| self.backoff.next_pause(), |pause| pause.min(LONGEST_PAUSE)),
+            pause: match retry_after {
+                Some(pause) => pause.min(LONGEST_PAUSE),
+                None if self.bad <= 1 => FIRST_PAUSE,
+                None => self.backoff.next_pause(),
+            },
             connection,
         })
     }

@@ -411,3 +411,29 @@ async fn an_item_that_waited_long_for_room_is_looked_for_before_it_is_asked() {
     assert_eq!((ended, course.tally.requests), (Err(GivenBack::Overtaken), 0));
     assert!(left.lock().unwrap().is_empty());
 }
+
+#[test]
+fn tries_are_spread_so_that_an_engine_may_fail_for_some_seconds() {
+    let mut budget = Budget::new(5);
+    let mut pauses = Vec::new();
+    let failed = loop {
+        match budget.judge(retry("status 500"), Brought::Nothing, Instant::now()) {
+            Step::Again { pause, .. } => pauses.push(pause),
+            Step::End(ended) => break ended,
+        }
+    };
+    assert_eq!((ending(&failed), pauses.len()), (Ending::EngineError, 4));
+    assert_eq!(pauses[0], FIRST_PAUSE);
+    assert!(pauses.iter().sum::<Duration>() >= Duration::from_secs(5), "{pauses:?}");
+}
+
+#[test]
+fn the_first_loss_of_an_engine_is_no_reason_to_wait_and_later_ones_are() {
+    let mut budget = Budget::new(3);
+    let mut lose = || match budget.judge(down(true), Brought::Nothing, Instant::now()) {
+        Step::Again { pause, .. } => pause,
+        Step::End(ended) => panic!("{ended:?}"),
+    };
+    assert_eq!(lose(), Duration::ZERO);
+    assert!(lose() >= NEXT_PAUSE / 2);
+}
