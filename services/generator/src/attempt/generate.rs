@@ -5,7 +5,7 @@ use tidemill_inference::{Answer, Attempt, Connection, Engine, Request, Verdict};
 use tidemill_service::now;
 use tokio::sync::watch;
 
-use super::Ask;
+use super::{Ask, Flows};
 use crate::parking::Spot;
 use crate::replicas::Took;
 
@@ -95,7 +95,7 @@ impl<E: Engine> Ask<E> for Generate<'_> {
         }
     }
 
-    async fn ask(&mut self, engine: &E, connection: Connection) -> Attempt<Answer> {
+    async fn ask(&mut self, engine: &E, connection: Connection, flows: Flows<'_>) -> Attempt<Answer> {
         self.begin(engine);
         if !self.request.stream {
             return engine.complete(&self.request, connection, &mut self.partial).await;
@@ -113,6 +113,7 @@ impl<E: Engine> Ask<E> for Generate<'_> {
         let every = saving.as_ref().map_or(u64::MAX, |(_, every)| *every);
         let mut save_at = partial.completion_tokens.saturating_add(every);
         let mut grown = |partial: &Partial| {
+            flows();
             if is_new {
                 first_token.get_or_insert_with(now);
             }
