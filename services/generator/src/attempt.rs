@@ -41,8 +41,8 @@ const LATER_PAUSE: Duration = Duration::from_secs(15);
 /// How long a server may keep saying that it is busy.
 const BUSY_PATIENCE: Duration = Duration::from_secs(15 * 60);
 
-/// The longest pause before a try that a server may ask for.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// The longest pause before a try that a server may ask for: until then, nothing is sent before it is due.
+const LONGEST_PAUSE: Duration = BUSY_PATIENCE;
 
 /// A question that can be asked of any replica, any number of times.
 pub(crate) trait Ask<E>: Send {
@@ -57,9 +57,16 @@ pub(crate) trait Ask<E>: Send {
 
     /// Asks once, and goes on from what earlier tries have left where that is the same.
     ///
+    /// `flows` is called when something of a streamed answer is there, once or more often.
+    ///
     /// # Cancel safety
     /// What has arrived is kept for the next try.
-    fn ask(&mut self, engine: &E, connection: Connection) -> impl Future<Output = Attempt<Self::Answer>> + Send;
+    fn ask(
+        &mut self,
+        engine: &E,
+        connection: Connection,
+        flows: Flows<'_>,
+    ) -> impl Future<Output = Attempt<Self::Answer>> + Send;
 
     /// How much of the answer there is that the next try need not ask an engine like this for, in tokens.
     fn kept(&mut self, _engine: &E) -> u64 {
@@ -76,6 +83,9 @@ pub(crate) trait Ask<E>: Send {
         false
     }
 }
+
+/// Is told that an answer has begun.
+pub(crate) type Flows<'a> = &'a (dyn Fn() + Send + Sync);
 
 /// Asks how likely one choice is.
 pub(crate) struct Score<'a, 'b> {
@@ -97,7 +107,7 @@ impl<E: Engine> Ask<E> for Score<'_, '_> {
         }
     }
 
-    async fn ask(&mut self, engine: &E, connection: Connection) -> Attempt<Scored> {
+    async fn ask(&mut self, engine: &E, connection: Connection, _: Flows<'_>) -> Attempt<Scored> {
         engine.score(self.scoring, self.choice, connection).await
     }
 }
@@ -353,7 +363,7 @@ pub(crate) async fn ask<E: Engine, A: Ask<E>>(
             () = signals.stopped.cancelled() => return Err(GivenBack::Stopped),
             place = places.take(avoid) => place,
         };
-        let place = match place {
+        let mut place = match place {
             Ok(place) => place,
             Err(hopeless) => return Ok(Ended::Failed(Ending::EngineError, hopeless.to_string())),
         };
@@ -364,6 +374,10 @@ pub(crate) async fn ask<E: Engine, A: Ask<E>>(
         };
         if is_overtaken {
             return Err(GivenBack::Overtaken);
+        }
+        if !place.booking.begin() {
+            // While it waited, the replica went away or asked to be left alone.
+            continue;
         }
         let engine = place.booking.engine();
         let (kept, may_pause) = (question.kept(engine), question.may_pause(engine));
@@ -407,8 +421,9 @@ async fn ask_once<E: Engine, A: Ask<E>>(
 ) -> Verdict<A::Answer> {
     let begun = Instant::now();
     tally.started.get_or_insert_with(now);
+    let flows = || booking.flows();
     let Attempt { verdict, requests } = tokio::select! { biased;
-        attempt = question.ask(booking.engine(), connection) => attempt,
+        attempt = question.ask(booking.engine(), connection, &flows) => attempt,
         () = booking.lost() => lost(),
     };
     tally.attempts += 1;
