@@ -210,7 +210,7 @@ mod tests {
         let (pool, board, group) = (
             Pool::<OpenAi>::new(Vec::new(), terms),
             Board::default(),
-            "group".parse().unwrap(),
+            "0123456789abcdef".parse().unwrap(),
         );
         let pulse = || Pulse::new(&context, &group, &pool, &board);
         let (old, new) = (pulse(), pulse());
