@@ -22,6 +22,9 @@ SEED = 1
 CHECKPOINTS = (1, 2)
 # Virtual seconds in one of the wall's, by replicas: slow enough that the generator's cores are not what is measured.
 SPEEDS = {1: 5.0, 2: 4.0, 4: 2.5, 8: 1.5}
+# A cap above `[generator] stream_above`: answers to requests with it are streamed.
+STREAMED_CAP = 128
+ONE_SLOWLY = f"{SPEEDS[8]:g} virtual seconds in one as with 8 replicas"
 
 
 @dataclasses.dataclass
@@ -73,21 +76,28 @@ class Bench:
     def cpu(self):
         """An engine that answers at once: what an item costs, and what is around the requests."""
         items = 2_000 if self.arguments.quick else 20_000
-        folder = self.scratch()
-        folder.mkdir(parents=True)
         engine, url = zero_latency.start_engine(self.programs / "tidemill-fake-engine")
         try:
-            zero_latency.write_suite(folder, items)
-            result, wall, cpu, watch = zero_latency.evaluate(self.program, folder, url, items)
+            _, _, _, half = self.at_once(url, items // 2)
+            result, wall, cpu, watch = self.at_once(url, items)
+            _, _, streamed, _ = self.at_once(url, items, cap=STREAMED_CAP)
         finally:
             engine.kill()
             engine.wait()
         self.row("items, zero-latency engine", items, "items")
-        self.row("CPU per item, all processes, broker included", 1000 * cpu / items, "ms", 0.25)
+        self.row("CPU per item, plain answers, all processes, broker included", 1000 * cpu / items, "ms", 0.25)
+        self.row("CPU per item, streamed answers, all processes, broker included", 1000 * streamed / items, "ms")
         self.row("whole command over first request to last completion", wall / zero_latency.span(result), "", 1.05)
         self.row("last grade to final result", tail(result), "s", 0.3)
         for name, peak in sorted(watch.peaks.items()):
             self.row(f"peak memory of {name}", peak, "MiB")
+        self.row(f"peak memory of tidemill: {items} items over {items // 2}", watch.peaks["tidemill"] / half.peaks["tidemill"])
+
+    def at_once(self, url, items, **suite):
+        folder = self.scratch()
+        folder.mkdir(parents=True)
+        zero_latency.write_suite(folder, items, **suite)
+        return zero_latency.evaluate(self.program, folder, url, items)
 
     def makespan(self):
         """Replicas x generators x history: what the work took over what it could have taken."""
@@ -95,10 +105,10 @@ class Bench:
             for replicas in (1, 2) if self.arguments.quick else (1, 2, 4, 8):
                 self.pair(replicas, generators)
         self.pair(1, 1, "lengths as before", answers={"correlation": 1.0})
-        self.row("all of these: requests beyond one an item", sum(self.repeats), "requests")
-        self.row("all of these: last grade to final result, the longest", max(self.tails), "s", 0.3)
         if not self.arguments.quick:
             self.scaling()
+        self.row("all of these: requests beyond one an item", sum(self.repeats), "requests")
+        self.row("all of these: last grade to final result, the longest", max(self.tails), "s", 0.3)
 
     def pair(self, replicas, generators, other=None, **settings):
         """One checkpoint without history, then the next one of the same run; of `other` settings the second alone is told."""
@@ -115,6 +125,7 @@ class Bench:
                     self.known[replicas, generators, step] = report
                     self.makespan_rows(which, step, report, result)
                 elif step > 1:
+                    self.known[replicas, generators, other] = report
                     self.makespan_rows(f"{which}, {other}", step, report, result)
 
     def makespan_rows(self, which, step, report, result):
@@ -132,10 +143,13 @@ class Bench:
         self.tails.append(tail(result))
 
     def scaling(self):
-        """How much of eight times one replica's efficiency eight have; the bounds take the tail out of it."""
+        """How much of eight times one replica's efficiency eight have; the bounds take the tail out of it. At one speed: whatever
+        takes a fixed time of the wall is as much of both."""
+        self.pair(1, 1, ONE_SLOWLY, speed=SPEEDS[8])
+        one = self.efficiency(self.known[1, 1, ONE_SLOWLY])
         for generators in (1, 2):
-            efficiency = lambda replicas: self.efficiency(self.known[replicas, generators, 2])
-            self.row(f"8 replicas over linear, {count(generators, 'generator')}, history", efficiency(8) / efficiency(1), "", 0.98, least=True)
+            eight = self.efficiency(self.known[8, generators, 2])
+            self.row(f"8 replicas over linear, {count(generators, 'generator')}, history", eight / one, "", 0.98, least=True)
 
     def efficiency(self, report):
         return report["bounds"]["longest_first"] / report["span"]
@@ -152,7 +166,7 @@ class Bench:
             thread = engine.later(at, faults) if faults else None
             result = place.evaluate(suite, engine, 1, items)
             if thread:
-                thread.join(timeout=1)
+                thread.ended()
             return engine.report(), result
 
     def batch(self):
@@ -179,6 +193,7 @@ class Bench:
         episode = [{"kind": "overloaded", "retry_after": "1s", "for": "1s"}]
         report, _ = self.plain(1, items, faults=episode, at=self.at(), engine=self.batch())
         refused = sum(times for kind, times in report["faults"] if kind == "overloaded")
+        must(refused > 0, "no request was refused")
         self.row("429 for one second: makespan over the undisturbed one and that second", report["span"] / (undisturbed["span"] + speed))
         self.row("429 for one second: requests refused", refused, "requests")
         self.row("429 for one second: requests sent before they were due", report["early"], "requests", 0)
@@ -189,6 +204,7 @@ class Bench:
         undisturbed, _ = self.plain(2, items, engine=self.batch())
         died = [{"kind": "die", "replica": 0, "for": "2s"}]
         report, _ = self.plain(2, items, faults=died, at=self.at(), engine=self.batch())
+        must(report["deaths"] == 1, f"{report['deaths']} replicas died instead of one")
         # While one of two is away half of the work of that time is not done.
         lost = SPEEDS[2] * 2 / 2
         self.row("a replica dead for 2 s: makespan over the undisturbed one and half of that time", report["span"] / (undisturbed["span"] + lost))
@@ -220,6 +236,12 @@ SCENARIOS = ["cpu", "makespan", "grader", "overload", "death", "prefix"]
 
 def count(number, noun):
     return f"{number} {noun}{'s' if number > 1 else ''}"
+
+
+def must(holds, complaint):
+    """A scenario that did not happen measured nothing."""
+    if not holds:
+        raise SystemExit(f"nothing was measured: {complaint}")
 
 
 def tail(result):

@@ -27,16 +27,16 @@ version = "1"
 name = "sums"
 data = "items.jsonl"
 id = "id"
-prompt = "Q: {{ question }}\\nA:"
-target = "{{ answer }}"
-max_tokens = 16
+prompt = "Q: {{{{ question }}}}\\nA:"
+target = "{{{{ answer }}}}"
+max_tokens = {cap}
 [benchmark.grader]
 kind = "exact"
 """
 
 
-def write_suite(folder, items):
-    (folder / "suite.toml").write_text(SUITE)
+def write_suite(folder, items, cap=16):
+    (folder / "suite.toml").write_text(SUITE.format(cap=cap))
     with open(folder / "items.jsonl", "w") as data:
         for index in range(items):
             question = f"What is {index} plus {index % 97}, said as briefly as you can?"

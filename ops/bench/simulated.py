@@ -88,7 +88,7 @@ class Engine:
         return self.ask("GET", "/simulate/report")
 
     def later(self, seconds, faults):
-        """Sets faults so many wall seconds after the first work arrived."""
+        """Sets faults so many wall seconds after the first work arrived. `ended` of what is returned says how that went."""
 
         def wait():
             while not self.is_working():
@@ -96,14 +96,35 @@ class Engine:
             time.sleep(seconds)
             self.ask("POST", "/simulate/faults", {"faults": faults})
 
-        thread = threading.Thread(target=wait, daemon=True)
-        thread.start()
-        return thread
+        return Later(wait)
 
     def is_working(self):
         with urllib.request.urlopen(self.urls[-1] + "/metrics", timeout=60) as answer:
             lines = answer.read().decode().splitlines()
         return any(line.startswith("vllm:num_requests_running") and float(line.split()[-1]) > 8 for line in lines)
+
+
+class Later(threading.Thread):
+    """Something that is done beside a run."""
+
+    def __init__(self, work):
+        super().__init__(daemon=True)
+        self.work, self.failure = work, None
+        self.start()
+
+    def run(self):
+        try:
+            self.work()
+        except BaseException as failure:
+            self.failure = failure
+
+    def ended(self):
+        """Raises what it failed with, or that it never came to it."""
+        self.join(timeout=1)
+        if self.failure:
+            raise self.failure
+        if self.is_alive():
+            raise SystemExit("the run was over before anything went wrong in it")
 
 
 def seconds(timestamp):

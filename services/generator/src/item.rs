@@ -80,10 +80,12 @@ impl<E: Engine> Worker<E> {
             event = match next(event) {
                 Action::LookUp => {
                     looked = Instant::now();
-                    Event::Looked {
-                        recorded: self.is_recorded(&release.key).await,
-                        ago: looked.elapsed(),
+                    let recorded = self.is_recorded(&release.key).await;
+                    let ago = looked.elapsed();
+                    if let Ok(true) = recorded {
+                        self.parking.clear_of(&release, &delivery).await;
                     }
+                    Event::Looked { recorded, ago }
                 }
                 Action::Ask => Event::Asked(self.asked(&release, &delivery, looked).await),
                 Action::Publish { completion, then } => Event::Published {
@@ -130,8 +132,11 @@ impl<E: Engine> Worker<E> {
                 fault::point(Point::GeneratorKept);
                 Asked::Completed(Box::new(completion))
             }
-            Err(_) => {
-                self.parking.forget(&release.key);
+            Err(given_back) => {
+                match given_back {
+                    GivenBack::Overtaken => self.parking.clear(&release.key).await,
+                    GivenBack::Stopped => drop(self.parking.forget(&release.key)),
+                }
                 Asked::Failed(Failure::cancelled())
             }
         }

@@ -96,6 +96,15 @@ impl Parking {
         }
     }
 
+    /// Removes what may lie there of an item that comes again although its completion is stored: whoever stored that may have
+    /// ended before, or never have known what another one saved.
+    pub(crate) async fn clear_of(&self, release: &Release, delivery: &Delivery) {
+        if self.may_hold(release, delivery) {
+            self.forget(&release.key);
+            self.remove(&release.key).await;
+        }
+    }
+
     /// Leaves what lies there of an item to whoever takes it next. Returns whether there was something.
     pub(crate) fn forget(&self, item: &ItemKey) -> bool {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).remove(item)
@@ -294,6 +303,7 @@ mod tests {
     use tidemill_service::{connect, prepare};
     use tidemill_storage::{Address, CLAIM_ABOVE_BYTES};
     use tidemill_testkit::Broker;
+    use tokio_util::sync::CancellationToken;
 
     use super::*;
 
@@ -313,6 +323,17 @@ mod tests {
         let store = tidemill_storage::Store::open(Address::of_folder(folder)).unwrap();
         prepare(&connection, &config, &store, true).await.unwrap();
         Parking::new(&Context::new("generator", connection, store, Arc::new(config)))
+    }
+
+    fn delivered(delivered: i64) -> Delivery {
+        Delivery {
+            subject: String::new(),
+            payload: Vec::new().into(),
+            trace: None,
+            delivered,
+            sequence: 1,
+            stopped: CancellationToken::new(),
+        }
     }
 
     async fn found(mut spot: Spot<'_>) -> Option<usize> {
@@ -369,10 +390,22 @@ mod tests {
         assert_eq!(found(spot(0)).await, None);
 
         // What is recorded leaves nothing behind, not even a mark.
+        let mut bucket = parking.bucket().await.unwrap().stream.clone();
         first.save(&partial(1)).await;
         parking.clear(&release.key).await;
-        let mut bucket = parking.bucket().await.unwrap().stream.clone();
         assert_eq!(bucket.info().await.unwrap().state.messages, 0);
         assert!(!parking.forget(&release.key));
+
+        // Of what another process saved, whoever gets the recorded item again.
+        first.save(&partial(2)).await;
+        parking.forget(&release.key);
+        parking.clear_of(&release, &delivered(1)).await;
+        assert_eq!(
+            bucket.info().await.unwrap().state.messages,
+            1,
+            "it comes for the first time"
+        );
+        parking.clear_of(&release, &delivered(2)).await;
+        assert_eq!(bucket.info().await.unwrap().state.messages, 0);
     }
 }

@@ -364,7 +364,7 @@ async fn a_slow_grade_leaves_the_thread_to_others() {
     };
     let completion = bench.completion(0, "0");
     let declared = grading.find(&completion).await.unwrap().unwrap();
-    let grading = grade(declared, Box::new(completion), Duration::from_millis(20));
+    let grading = grade(declared, Box::new(completion), Duration::from_millis(200));
     let mut grading = std::pin::pin!(grading);
     // One thread: were the grade made on it, it would be there at the first look.
     tokio::select! { biased;

@@ -122,10 +122,19 @@ impl Dispatcher {
         }
     }
 
-    /// Says what is expected of the items of an evaluation that was added, benchmark by benchmark, before any of it is released.
-    /// Without this the answers of a benchmark are expected to be as long as they may.
+    /// Releases nothing of an evaluation until it is known what is expected of it, or until then.
+    pub(crate) fn hold_back(&mut self, id: &EvaluationId, until: Instant) {
+        if let Some(evaluation) = self.find(id) {
+            evaluation.begins = Some(until);
+        }
+    }
+
+    /// Says what is expected of the items of an evaluation that was added, benchmark by benchmark. Without this the answers of a
+    /// benchmark are expected to be as long as they may. It may come late, and again: it is about what was not released, and what
+    /// answers have said counts for more.
     pub fn expect(&mut self, id: &EvaluationId, expectations: Vec<Expectation>) {
         if let Some(evaluation) = self.find(id) {
+            evaluation.begins = None;
             evaluation.expect(expectations);
         }
     }
@@ -210,13 +219,14 @@ impl Dispatcher {
         };
         let (team, rank) = (evaluation.team.clone(), evaluation.rank);
         let generation = evaluation.generation(completed.ordinal);
-        if let (Some(expected), Some(length)) = (completed.expected, length)
+        if let (Some(length), Some((cost, epoch))) = (length, completed.charged)
             && let Some(shares) = self.shares.get_mut(&rank)
         {
-            shares.charge(&team, i64::from(length.tokens) - i64::from(expected));
+            let took = u64::from(length.tokens).max(LEAST_COST);
+            shares.settle(&team, epoch, took.cast_signed() - cost.cast_signed());
         }
         match generation {
-            Some(generation) if completed.expected.is_some() => {
+            Some(generation) if completed.was_out => {
                 let held = self.sharing.settle(generation);
                 self.take_back(held);
             }
@@ -239,7 +249,7 @@ impl Dispatcher {
         if room > 0 {
             let bulk = self.fitting_class();
             while releases.len() < room {
-                let Some(pick) = self.pick(bulk) else { break };
+                let Some(pick) = self.pick(bulk, now) else { break };
                 self.release_of(pick, bulk, room, now, &mut releases);
             }
         }
@@ -254,10 +264,11 @@ impl Dispatcher {
     }
 
     /// The next item; a spare one when nothing else waits.
-    fn pick(&mut self, bulk: u8) -> Option<Pick> {
+    fn pick(&mut self, bulk: u8, now: Instant) -> Option<Pick> {
         for spare in [false, true] {
             let heads = self.evaluations.iter_mut().enumerate();
-            let picks = heads.filter_map(|(index, evaluation)| {
+            let begun = heads.filter(|(_, evaluation)| evaluation.begins.is_none_or(|begins| begins <= now));
+            let picks = begun.filter_map(|(index, evaluation)| {
                 Some(Pick {
                     evaluation: index,
                     head: evaluation.head(spare, bulk)?,
@@ -304,8 +315,8 @@ impl Dispatcher {
                 Some(key) => self.sharing.admit(key, &evaluation.id, head.ordinal),
             };
             if let Some(reuse) = reuse {
-                shares.charge(&evaluation.team, i64::try_from(cost).unwrap_or(i64::MAX));
-                releases.push(evaluation.release(&head, reuse, now));
+                let charged = shares.charge(&evaluation.team, cost).map(|epoch| (cost, epoch));
+                releases.push(evaluation.release(&head, reuse, charged, now));
             }
             if releases.len() >= room {
                 // Not looked at before it has to be: it may be another one by then.

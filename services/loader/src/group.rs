@@ -321,6 +321,7 @@ impl Runner {
                 // Before completions, which may come without a pause.
                 _ = look_at_grading.tick() => self.look_at_grading(&mut grading).await,
                 Some(heartbeat) = heartbeats.next() => self.note_capacity(heartbeat),
+                Some(expected) = self.history.next() => self.note_lengths(expected),
                 Some(completed) = self.completed.recv() => {
                     away = Away::default();
                     self.note_completions(&completed);

@@ -130,6 +130,19 @@ pub enum Action {
     Leave,
 }
 
+impl Action {
+    /// What is sent when there is another connection than the message came on. A broker that was started again may have
+    /// forgotten this delivery and given the message to somebody else, out of whose hands giving it back would take it: that
+    /// is left to `ack_wait`. The others are of effects that are stored, whoever has the message.
+    #[must_use]
+    pub const fn over_another_connection(self) -> Self {
+        match self {
+            Self::Nak(_) => Self::Leave,
+            Self::Ack | Self::Bury | Self::Hold | Self::Leave => self,
+        }
+    }
+}
+
 /// What a failure of this class does to its message, which failed so often and was delivered so often, this time
 /// included in both.
 ///
@@ -156,6 +169,8 @@ pub(crate) struct Handled {
     pub(crate) payload: Bytes,
     pub(crate) trace: Option<TraceContext>,
     pub(crate) delivered: i64,
+    /// The broker's connection that it came on.
+    pub(crate) connection: u64,
     pub(crate) settled: Settled,
 }
 
@@ -199,7 +214,10 @@ async fn settle_failure(
         }
     };
     let (subject, reason, delivered) = (&handled.subject, &failure.reason, handled.delivered);
-    let action = decide(failure.class, failures, delivered);
+    let mut action = decide(failure.class, failures, delivered);
+    if *context.broker.connections.borrow() != handled.connection {
+        action = action.over_another_connection();
+    }
     match action {
         Action::Ack => acknowledge(context, acker).await,
         Action::Nak(by_count) => {
@@ -213,8 +231,16 @@ async fn settle_failure(
             };
             acker.ack_with(AckKind::Nak(pause)).await
         }
-        Action::Leave => {
+        Action::Leave if failure.class == Class::Bug => {
             tracing::error!(subject, reason, failures, delivered, "a bug: left for redelivery");
+            Ok(())
+        }
+        Action::Leave => {
+            tracing::debug!(
+                subject,
+                reason,
+                "left for redelivery: the broker may have forgotten this one"
+            );
             Ok(())
         }
         Action::Bury | Action::Hold => {
@@ -256,6 +282,18 @@ mod tests {
         assert_eq!(decide(Class::Permanent, 0, 1), Action::Bury);
         assert_eq!(decide(Class::Transient, 100_000, far), Action::Nak(Some(LONGEST_PAUSE)));
         assert_eq!(decide(Class::Cancelled, 0, far), Action::Nak(None));
+    }
+
+    #[test]
+    fn a_delivery_that_the_broker_may_have_forgotten_is_not_given_back() {
+        for class in [Class::Cancelled, Class::Transient, Class::Newer] {
+            let action = decide(class, 1, 1);
+            assert!(matches!(action, Action::Nak(_)), "{class:?}");
+            assert_eq!(action.over_another_connection(), Action::Leave, "{class:?}");
+        }
+        for kept in [Action::Ack, Action::Bury, Action::Hold, Action::Leave] {
+            assert_eq!(kept.over_another_connection(), kept);
+        }
     }
 
     #[test]

@@ -323,6 +323,7 @@ impl Worker<'_> {
         if let Some(delivered) = Point::delivered(self.context.role) {
             fault::point(delivered);
         }
+        let connection = *self.context.broker.connections.borrow();
         let (context, stream, handling) = (self.context.clone(), self.stream, handler(delivery.clone()));
         self.running.spawn(async move {
             let settled = AssertUnwindSafe(handling).catch_unwind().await;
@@ -333,6 +334,7 @@ impl Worker<'_> {
                 payload: delivery.payload,
                 trace: delivery.trace,
                 delivered: delivery.delivered,
+                connection,
                 settled: settled.unwrap_or_else(|panic| Err(Failure::new(Class::Bug, panic_text(panic.as_ref())))),
             };
             let is_done = handled.settled.is_ok();

@@ -312,6 +312,7 @@ fn a_replica_dies_with_its_connections_and_comes_back_on_its_port() {
         !send_raw(&engine.urls()[1], "POST", "/v1/completions", &body).is_empty(),
         "the other one lives"
     );
+    assert_eq!(engine.report().deaths, 1);
     wait_for(|| TcpStream::connect(engine.url().strip_prefix("http://").unwrap()).is_ok());
     complete(&engine, &json!({}));
 }

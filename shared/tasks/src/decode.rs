@@ -354,11 +354,18 @@ fn penalties(fields: &mut Fields<'_, '_>) -> Penalties {
 
 fn continuation(fields: &mut Fields<'_, '_>, penalties: &Penalties) -> Continuation {
     let given = fields.optional::<Continuation>("continuation", any);
+    let inexact = if penalties.presence != 0.0 {
+        Some("a presence_penalty")
+    } else if penalties.frequency != 0.0 && penalties.repetition != REPETITION_PENALTY {
+        Some("both a frequency_penalty and a repetition_penalty")
+    } else {
+        None
+    };
     if let Some(exact) = given.as_ref().filter(|given| given.value == Continuation::Exact)
-        && penalties.presence != 0.0
+        && let Some(inexact) = inexact
     {
         let message =
-            "has no effect: an answer with a presence_penalty cannot be continued exactly, so it is asked for anew";
+            format!("has no effect: an answer with {inexact} cannot be continued exactly, so it is asked for anew");
         fields.warn("continuation", exact.line, message);
     }
     given.map_or_else(Continuation::default, |given| given.value)

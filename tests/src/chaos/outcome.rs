@@ -123,6 +123,9 @@ struct Again {
 /// A generator asks on a look that is at most so old: what was stored since it could not know.
 const LOOK_IS_GOOD_FOR: Duration = Duration::from_millis(100);
 
+/// The holders of a delivery that was forgotten look as soon as the broker is back; the first of them asks by then.
+const BOTH_ASK_WITHIN: Duration = Duration::from_secs(1);
+
 impl Again {
     fn is_of_stored(&self) -> bool {
         self.stored.is_some_and(|stored| stored + LOOK_IS_GOOD_FOR < self.at)
@@ -130,8 +133,13 @@ impl Again {
 
     /// It was in flight at a disturbance of generators, engine or broker: asked before that was over, and not stored when it began. Each disturbance
     /// excuses one repetition. A process that goes on after a suspension is not excused from looking first.
+    ///
+    /// A broker that is killed forgets deliveries of its last moments and makes them anew when it is back. One whose holder
+    /// had not asked by then is held twice: both look, none finds a completion, and both ask, until the one is answered.
     fn is_explained_by(&self, hit: &Hit) -> bool {
-        let was_asked = self.before <= hit.to && self.at >= hit.from;
+        let is_held_twice =
+            hit.forgets && self.before <= hit.to + BOTH_ASK_WITHIN && self.stored.is_none_or(|stored| stored > self.at);
+        let was_asked = (self.before <= hit.to || is_held_twice) && self.at >= hit.from;
         let was_stored = self.stored.is_some_and(|stored| stored <= hit.from);
         hit.loses_requests && was_asked && !was_stored && !(hit.kills == 0 && self.is_of_stored())
     }
@@ -174,6 +182,7 @@ mod tests {
             to: at(20),
             kills,
             loses_requests: true,
+            forgets: false,
         }
     }
 
@@ -192,6 +201,22 @@ mod tests {
         assert!(!again(8, Some(9), 21).is_explained_by(&hit(1)), "it was stored before");
         assert!(!again(21, None, 22).is_explained_by(&hit(1)), "it was asked after");
         assert!(!again(8, None, 9).is_explained_by(&hit(1)), "it was asked again before");
+    }
+
+    #[test]
+    fn what_a_killed_broker_forgot_may_be_asked_by_both_holders_until_it_is_stored() {
+        let of_a_broker = Hit {
+            forgets: true,
+            ..hit(1)
+        };
+        assert!(again(21, None, 22).is_explained_by(&of_a_broker));
+        assert!(again(21, Some(23), 22).is_explained_by(&of_a_broker));
+        assert!(!again(21, Some(22), 22).is_explained_by(&of_a_broker), "it was stored");
+        assert!(
+            !again(22, None, 23).is_explained_by(&of_a_broker),
+            "it was asked long after"
+        );
+        assert!(!again(21, None, 22).is_explained_by(&hit(1)), "nobody forgot it");
     }
 
     #[test]

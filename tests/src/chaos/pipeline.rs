@@ -51,6 +51,8 @@ pub(super) struct Hit {
     pub(super) kills: u64,
     /// It can cost a request that was in flight, or the knowledge of its answer: none of the others excuses a second one.
     pub(super) loses_requests: bool,
+    /// The broker ended, and may have forgotten what it had delivered to generators that live on.
+    pub(super) forgets: bool,
 }
 
 /// A process of a role.
@@ -330,7 +332,16 @@ impl Pipeline {
             to,
             kills,
             loses_requests: true,
+            forgets: false,
         });
+    }
+
+    /// As [`note`](Self::note), of the broker alone.
+    fn note_of_broker(&mut self, what: String, from: SystemTime, kills: u64) {
+        self.note(what, from, kills);
+        if let Some(hit) = self.hits.last_mut() {
+            hit.forgets = true;
+        }
     }
 
     /// As [`note`](Self::note), of processes of a role. Requests are the generators' alone.
@@ -353,7 +364,7 @@ impl Pipeline {
                 self.broker.kill()?;
                 self.pass(away)?;
                 self.broker.restart()?;
-                self.note("killed the broker".to_owned(), from, 1);
+                self.note_of_broker("killed the broker".to_owned(), from, 1);
             }
             Action::BrokerAfterAcks(count) => self.kill_broker_after(count)?,
             Action::Everything => {

@@ -86,7 +86,7 @@ async fn generated(engine: &SimulatedEngine, tokens: u64) {
 }
 
 /// Entries of the bucket.
-async fn parked(bench: &Bench) -> u64 {
+pub(super) async fn parked(bench: &Bench) -> u64 {
     let bucket = buckets::PARKED.stream();
     let mut stream = bench.context.jetstream().get_stream(bucket).await.unwrap();
     stream.info().await.unwrap().state.messages

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::ordinals::Ordinals;
 use super::queue::Queue;
+use super::shares::Epoch;
 use super::{LEAST_COST, RELEASE_AGAIN_AFTER, Rank};
 
 /// Before every class: what was held back for another one is next.
@@ -23,6 +24,8 @@ pub(super) struct Evaluation {
     manifest: Arc<Manifest>,
     pub(super) rank: Rank,
     pub(super) team: Option<TeamId>,
+    /// Nothing of it is released before.
+    pub(super) begins: Option<Instant>,
     /// Ordinal of the first sample of each benchmark.
     offsets: Vec<u64>,
     done: Ordinals,
@@ -44,12 +47,14 @@ pub(super) struct Evaluation {
     dirty: BTreeSet<(u32, u32)>,
 }
 
+/// Tokens that a release took from its team's share, and when; `None` for none.
+type Charged = Option<(u64, Epoch)>;
+
 /// A sample that is out.
 #[derive(Debug, Clone, Copy)]
 struct Out {
     since: Instant,
-    /// Tokens that were expected of it.
-    expected: u32,
+    charged: Charged,
     /// The class that its benchmark's drift knows it by; 0 for none.
     class: u8,
 }
@@ -69,8 +74,9 @@ pub(super) struct Head {
 #[derive(Debug)]
 pub(super) struct Completed {
     pub(super) ordinal: u32,
-    /// What was expected of it; `None` when it was not out.
-    pub(super) expected: Option<u32>,
+    pub(super) was_out: bool,
+    /// What its release took from its team's share.
+    pub(super) charged: Charged,
 }
 
 /// What completions said of lengths.
@@ -105,6 +111,7 @@ impl Evaluation {
             digest,
             rank: Rank::of(manifest.suite.tier, 0),
             team: None,
+            begins: None,
             manifest,
             offsets,
             done: Ordinals::none_of(samples),
@@ -213,12 +220,12 @@ impl Evaluation {
         u64::from(self.queues[self.benchmark_of(ordinal)].expected_tokens(ordinal)).max(LEAST_COST)
     }
 
-    /// Releases the sample.
-    pub(super) fn release(&mut self, head: &Head, reuse: Reuse, now: Instant) -> Release {
+    /// Releases the sample, for which its team was charged so.
+    pub(super) fn release(&mut self, head: &Head, reuse: Reuse, charged: Charged, now: Instant) -> Release {
         let index = self.benchmark_of(head.ordinal);
         let out = Out {
             since: now,
-            expected: self.queues[index].expected_tokens(head.ordinal),
+            charged,
             class: self.queues[index].released(head.ordinal),
         };
         self.out.insert(head.ordinal, out);
@@ -297,7 +304,8 @@ impl Evaluation {
         }
         (is_new || out.is_some()).then_some(Completed {
             ordinal,
-            expected: out.map(|out| out.expected),
+            was_out: out.is_some(),
+            charged: out.and_then(|out| out.charged),
         })
     }
 
@@ -350,7 +358,7 @@ impl Evaluation {
         for ordinal in before.difference(&self.held).copied() {
             let overdue = Out {
                 since: now.checked_sub(RELEASE_AGAIN_AFTER).unwrap_or(now),
-                expected: self.queues[self.benchmark_of(ordinal)].expected_tokens(ordinal),
+                charged: None,
                 class: 0,
             };
             if self.out.insert(ordinal, overdue).is_none() {

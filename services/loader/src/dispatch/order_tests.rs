@@ -226,6 +226,36 @@ fn teams_take_turns_by_tokens_and_each_has_its_longest_first() {
 }
 
 #[test]
+fn what_a_team_did_alone_earns_it_nothing_once_another_one_comes() {
+    let now = Instant::now();
+    let mut dispatcher = Dispatcher::default();
+    let begin = |dispatcher: &mut Dispatcher, name: &str| {
+        add(dispatcher, name, manifest_of(&[("b", 8_000, 1, 512)]));
+        dispatcher.bill(&id(name), team(name), None);
+    };
+    dispatcher.set_slots(1_000);
+    begin(&mut dispatcher, "a");
+    let alone = dispatcher.release(now);
+    assert_eq!(alone.len(), 1_250);
+    begin(&mut dispatcher, "b");
+    // A few of them make room for both teams; the others end after both were charged.
+    let (few, others) = alone.split_at(50);
+    let mut end = |releases: &[Release]| -> Vec<Release> {
+        let keys = releases.iter().map(|release| &release.key);
+        keys.for_each(|key| dispatcher.complete_with(key, length(16)));
+        dispatcher.release(now)
+    };
+    let together = [end(few), end(others)].concat();
+    assert_eq!(together.len(), 1_250);
+    let tokens = |name: &str| -> u64 {
+        let of = together.iter().filter(|release| release.key.evaluation == id(name));
+        of.map(|release| u64::from(release.expected_tokens)).sum()
+    };
+    let (a, b) = (tokens("a"), tokens("b"));
+    assert!(b > 0 && a.abs_diff(b) <= QUANTUM + 560, "{a} {b}");
+}
+
+#[test]
 fn spare_samples_go_when_nothing_else_waits_and_all_of_them_end() {
     let now = Instant::now();
     let mut manifest = manifest_of(&[("b", 10, 4, 1_000), ("c", 10, 1, 10)]);
@@ -347,6 +377,65 @@ fn benchmarks_without_history_are_reordered_by_their_own_completions() {
 }
 
 #[test]
+fn an_evaluation_whose_history_is_being_read_waits_for_it_alone_and_not_for_long() {
+    let now = Instant::now();
+    let of = |releases: &[Release], name: &str| releases.iter().filter(|r| r.key.evaluation == id(name)).count();
+    let mut dispatcher = Dispatcher::default();
+    for name in ["read", "lost", "other"] {
+        add(&mut dispatcher, name, manifest_of(&[("b", 10, 1, 1_000)]));
+    }
+    let until = now + Duration::from_secs(2);
+    dispatcher.hold_back(&id("read"), until);
+    dispatcher.hold_back(&id("lost"), until);
+    dispatcher.set_slots(1_000);
+    let first = dispatcher.release(now);
+    assert_eq!((first.len(), of(&first, "other")), (10, 10), "nothing waits for another's");
+    dispatcher.expect(&id("read"), vec![expectation(&[10, 20, 30, 40, 50, 60, 70, 80, 90, 100], &[])]);
+    let second = dispatcher.release(now);
+    let items: Vec<u32> = second.iter().map(|release| release.key.item).collect();
+    assert_eq!((items, of(&second, "read")), ((0..10).rev().collect(), 10), "longest first");
+    let last = dispatcher.release(until);
+    assert_eq!((last.len(), of(&last, "lost")), (10, 10), "it begins without");
+}
+
+#[test]
+fn history_that_comes_late_orders_what_is_left_and_unlearns_nothing() {
+    let now = Instant::now();
+    let mut manifest = manifest_of(&[("b", 40, 1, 4_000)]);
+    let digest = Digest::of(b"block");
+    manifest.benchmarks[0].blocks = vec![BlockRef {
+        digest: digest.clone(),
+        end: 40,
+    }];
+    let mut dispatcher = Dispatcher::default();
+    add(&mut dispatcher, "a", manifest);
+    dispatcher.set_slots(10);
+    let early = dispatcher.release(now);
+    let places = early.len();
+    let (ended, out) = early.split_at(places / 2);
+    ended
+        .iter()
+        .for_each(|release| dispatcher.complete_with(&release.key, length(77)));
+    let lengths: Vec<u32> = (0..40).map(|item| 100 + item * 50).collect();
+    dispatcher.expect(&id("a"), vec![expectation(&lengths, &[])]);
+    let mut items: Vec<u32> = Vec::new();
+    out.iter().for_each(|release| dispatcher.complete(&release.key));
+    while dispatcher.left() > 0 {
+        for release in dispatcher.release(now) {
+            items.push(release.key.item);
+            dispatcher.complete(&release.key);
+        }
+    }
+    let classes: Vec<u8> = items.iter().map(|item| length_class(u64::from(lengths[*item as usize]))).collect();
+    assert!(classes.is_sorted_by_key(|class| Reverse(*class)), "{items:?}");
+    assert_eq!(items.iter().collect::<HashSet<_>>().len(), 40 - places, "each of the rest once");
+    let learnt = dispatcher.learnt(&id("a"));
+    let told = |item: &Release| learnt.blocks[0].lengths.get(item.key.item as usize);
+    assert!(ended.iter().all(|item| told(item) == Some((length_class(77), false))));
+    assert!(out.iter().all(|item| told(item).is_none()));
+}
+
+#[test]
 fn with_history_items_take_less_than_three_bytes_each() {
     let items = 200_000_u32;
     let mut dispatcher = Dispatcher::default();
@@ -425,6 +514,8 @@ enum Happening {
     Hold(usize),
     LetGo,
     Slots(usize),
+    /// What is known of an evaluation's lengths comes late.
+    Expect(usize),
 }
 
 fn happening() -> impl Strategy<Value = Happening> {
@@ -435,7 +526,17 @@ fn happening() -> impl Strategy<Value = Happening> {
         1 => any::<usize>().prop_map(Happening::Hold),
         1 => Just(Happening::LetGo),
         1 => (1_usize..40).prop_map(Happening::Slots),
+        1 => (0_usize..3).prop_map(Happening::Expect),
     ]
+}
+
+/// What is expected of three benchmarks of 30, 20 and 10 items; nothing of the last.
+fn expectations(seed: u64) -> Vec<Expectation> {
+    let groups: Vec<u8> = (0..30).map(|item| (unit(seed, item) * 5.0) as u8).collect();
+    let mut first = expectation(&heavy_tailed(seed, 30), &groups);
+    first.known = if seed.is_multiple_of(2) { 30 } else { 0 };
+    let second = expectation(&heavy_tailed(seed + 1, 20), &[]);
+    vec![first, second, Expectation::default()]
 }
 
 proptest! {
@@ -458,10 +559,7 @@ proptest! {
             add(&mut dispatcher, name, manifest);
             dispatcher.bill(&id(name), team(name), None);
             if expects[index] {
-                let groups: Vec<u8> = (0..30).map(|item| (unit(seed, item) * 5.0) as u8).collect();
-                let mut first = expectation(&heavy_tailed(seed, 30), &groups);
-                first.known = if seed.is_multiple_of(2) { 30 } else { 0 };
-                dispatcher.expect(&id(name), vec![first, expectation(&heavy_tailed(seed + 1, 20), &[]), Expectation::default()]);
+                dispatcher.expect(&id(name), expectations(seed));
             }
         }
         dispatcher.set_slots(10);
@@ -499,6 +597,7 @@ proptest! {
                     dispatcher.hold(&held, now);
                 }
                 Happening::Slots(slots) => dispatcher.set_slots(slots),
+                Happening::Expect(index) => dispatcher.expect(&id(["a", "b", "c"][index]), expectations(seed)),
                 _ => {}
             }
         }

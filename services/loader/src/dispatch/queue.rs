@@ -102,14 +102,23 @@ impl Queue {
         queue
     }
 
-    /// Takes in what is expected of the items, before the first one is taken.
+    /// Takes in what is expected of the items. All are gone through anew: those that were taken are no longer left. What answers
+    /// have said stays.
     pub(super) fn expect(&mut self, expectation: Expectation) {
+        let mut learnt = None;
         self.prefixes = expectation.prefixes;
         if expectation.classes.len() == self.items as usize {
             self.tokens = expectation.classes.iter().map(|class| class_length(*class)).sum();
-            self.book = Some(Book::new(expectation.classes));
+            learnt = self.book.replace(Book::new(expectation.classes));
+            // It compared answers with what was expected before.
+            self.drift = Drift::default();
         }
+        self.at = 0..0;
         self.begin(u64::from(expectation.known) * 2 >= u64::from(self.items));
+        if let Some(learnt) = learnt {
+            let seen = (0..self.items).filter(|item| learnt.seen.contains(*item));
+            seen.for_each(|item| self.note(item, learnt.classes[item as usize], learnt.cut.contains(item)));
+        }
     }
 
     /// Plans the passes. Where most items are known, a first sample has nothing to tell.
@@ -333,6 +342,8 @@ impl Book {
             self.waiting[usize::from(*class)] += 1;
         }
         (self.sweep, self.in_place) = (NO_SWEEP, 0);
+        self.late.clear();
+        self.chunk.clear();
     }
 
     fn mark(&mut self, item: u32) {

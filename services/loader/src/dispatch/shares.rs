@@ -9,16 +9,31 @@ pub const QUANTUM: u64 = 4_096;
 #[derive(Debug)]
 pub(super) struct Shares<T> {
     /// In the order of their turns.
-    teams: Vec<(T, i64)>,
+    teams: Vec<Account<T>>,
     /// Whose turn it is.
     turn: usize,
+    /// Accounts that were opened so far.
+    opened: u64,
 }
+
+/// What a team was given and did not spend yet.
+#[derive(Debug)]
+struct Account<T> {
+    team: T,
+    epoch: Epoch,
+    deficit: i64,
+}
+
+/// A time in which a team has something waiting beside others. What was charged in one is settled in no other: its account ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Epoch(u64);
 
 impl<T> Default for Shares<T> {
     fn default() -> Self {
         Self {
             teams: Vec::new(),
             turn: 0,
+            opened: 0,
         }
     }
 }
@@ -33,13 +48,14 @@ impl<T: Clone + PartialEq> Shares<T> {
         }
         self.attend(waiting);
         loop {
-            let (team, deficit) = &self.teams[self.turn];
-            let place = waiting.iter().position(|(name, _)| *name == team).unwrap_or(0);
-            if *deficit >= signed(waiting[place].1) {
+            let account = &self.teams[self.turn];
+            let place = waiting.iter().position(|(name, _)| **name == account.team);
+            let place = place.unwrap_or(0);
+            if account.deficit >= signed(waiting[place].1) {
                 return place;
             }
             self.turn = (self.turn + 1) % self.teams.len();
-            self.teams[self.turn].1 += signed(QUANTUM);
+            self.teams[self.turn].deficit += signed(QUANTUM);
         }
     }
 
@@ -47,12 +63,17 @@ impl<T: Clone + PartialEq> Shares<T> {
     fn attend(&mut self, waiting: &[(&T, u64)]) {
         let is_waiting = |team: &T| waiting.iter().any(|(name, _)| *name == team);
         let gone = self.teams[..self.turn.min(self.teams.len())].iter();
-        let gone = gone.filter(|(team, _)| !is_waiting(team)).count();
+        let gone = gone.filter(|account| !is_waiting(&account.team)).count();
         self.turn -= gone;
-        self.teams.retain(|(team, _)| is_waiting(team));
+        self.teams.retain(|account| is_waiting(&account.team));
         for (team, _) in waiting {
-            if self.teams.iter().all(|(known, _)| known != *team) {
-                self.teams.push(((*team).clone(), 0));
+            if self.teams.iter().all(|account| account.team != **team) {
+                self.opened += 1;
+                self.teams.push(Account {
+                    team: (*team).clone(),
+                    epoch: Epoch(self.opened),
+                    deficit: 0,
+                });
             }
         }
         self.turn %= self.teams.len().max(1);
@@ -61,13 +82,23 @@ impl<T: Clone + PartialEq> Shares<T> {
     /// Whether it is still a team's turn when its next item costs so much; of one that is alone it always is.
     pub(super) fn affords(&self, team: &T, cost: u64) -> bool {
         let known = self.teams.get(self.turn).filter(|_| self.teams.len() > 1);
-        known.is_none_or(|(known, deficit)| known == team && *deficit >= signed(cost))
+        known.is_none_or(|account| account.team == *team && account.deficit >= signed(cost))
     }
 
-    /// Takes what a release is expected to cost from its team's share; a negative cost gives it back.
-    pub(super) fn charge(&mut self, team: &T, tokens: i64) {
-        if let Some((_, deficit)) = self.teams.iter_mut().find(|(known, _)| known == team) {
-            *deficit -= tokens;
+    /// Takes what a release is expected to cost from its team's share. Returns when that was; `None` where nothing was taken, as
+    /// from a team that is alone.
+    pub(super) fn charge(&mut self, team: &T, tokens: u64) -> Option<Epoch> {
+        let account = self.teams.iter_mut().find(|account| account.team == *team)?;
+        account.deficit -= signed(tokens);
+        Some(account.epoch)
+    }
+
+    /// Corrects what was charged in that epoch by what it cost beyond that; what it did not cost is given back. Once the epoch is
+    /// over nothing is: the team would live on what it never paid.
+    pub(super) fn settle(&mut self, team: &T, epoch: Epoch, beyond: i64) {
+        let mut accounts = self.teams.iter_mut();
+        if let Some(account) = accounts.find(|account| account.team == *team && account.epoch == epoch) {
+            account.deficit -= beyond;
         }
     }
 }
@@ -104,7 +135,7 @@ mod tests {
                 let waiting: Vec<(&TeamId, u64)> =
                     teams.iter().enumerate().map(|(index, team)| (team, cost(index, made[index]))).collect();
                 let team = shares.next(&waiting);
-                shares.charge(&teams[team], signed(waiting[team].1));
+                shares.charge(&teams[team], waiting[team].1);
                 spent[team] += waiting[team].1;
                 made[team] += 1;
                 let (least, most) = (spent.iter().min().unwrap(), spent.iter().max().unwrap());
@@ -119,7 +150,7 @@ mod tests {
         let (a, b) = (&teams[0], &teams[1]);
         let mut spend = |waiting: &[(&TeamId, u64)]| {
             let place = shares.next(waiting);
-            shares.charge(waiting[place].0, signed(waiting[place].1));
+            shares.charge(waiting[place].0, waiting[place].1);
             waiting[place].0.clone()
         };
         (0..100).for_each(|_| assert_eq!(spend(&[(a, 4_096)]), *a));
@@ -135,10 +166,30 @@ mod tests {
         let mut of_first = 0;
         for _ in 0..100 {
             let place = shares.next(&waiting);
+            let charged = shares.charge(&teams[place], 4_096).unwrap();
             // The first team's answers take half of what was expected of them.
-            shares.charge(&teams[place], if place == 0 { 2_048 } else { 4_096 });
+            shares.settle(&teams[place], charged, if place == 0 { -2_048 } else { 0 });
             of_first += usize::from(place == 0);
         }
         assert!((64..=68).contains(&of_first), "two of three: {of_first}");
+    }
+
+    #[test]
+    fn what_was_charged_before_a_team_was_alone_is_not_given_back_after() {
+        let (teams, mut shares) = (teams(2), Shares::default());
+        let waiting = [(&teams[0], 4_096), (&teams[1], 4_096)];
+        assert_eq!(shares.charge(&teams[0], 4_096), None, "nobody else waits");
+        shares.next(&waiting);
+        let charged = shares.charge(&teams[0], 4_096).unwrap();
+        shares.next(&waiting[..1]);
+        shares.next(&waiting);
+        shares.settle(&teams[0], charged, -1_000_000);
+        let mut of_first = 0;
+        for _ in 0..10 {
+            let place = shares.next(&waiting);
+            shares.charge(&teams[place], 4_096);
+            of_first += usize::from(place == 0);
+        }
+        assert_eq!(of_first, 5);
     }
 }

@@ -23,13 +23,39 @@ const START: usize = 1_024;
 /// A generator that did not say anything for so long is gone: it says something every two seconds.
 const FRESH_FOR: Duration = Duration::from_secs(8);
 
+/// A level that is still being found is taken for so many times as high: it is told five times a second, and doubles up to twice
+/// between two words.
+const GROWS: usize = 4;
+
 /// Words of generators that may wait for the dispatcher: those of many in one look.
 const HEARD: usize = 256;
 
 /// What each generator takes.
 #[derive(Debug, Default)]
 pub(super) struct Capacity {
-    generators: HashMap<String, (u32, Instant)>,
+    generators: HashMap<String, Word>,
+}
+
+/// The last word of a generator.
+#[derive(Debug, Clone, Copy)]
+struct Word {
+    slots: u32,
+    /// It was the first one, or a quarter above the one before.
+    grows: bool,
+    said: Instant,
+}
+
+impl Word {
+    /// Slots that the generator may have until its next word. Without these it would find READY empty each time that its level
+    /// rises, and a level that nothing fills does not rise.
+    fn slots(self) -> usize {
+        let slots = self.slots as usize;
+        if self.grows {
+            (slots * GROWS).min(START.max(slots))
+        } else {
+            slots
+        }
+    }
 }
 
 /// What a generator said; `slots` is `None` when it took its word back.
@@ -42,7 +68,16 @@ pub(super) struct Heartbeat {
 impl Capacity {
     fn note(&mut self, heartbeat: Heartbeat, now: Instant) {
         match heartbeat.slots {
-            Some(slots) => drop(self.generators.insert(heartbeat.generator, (slots, now))),
+            Some(slots) => {
+                let before = self.generators.get(&heartbeat.generator);
+                let grows = before.is_none_or(|before| u64::from(slots) * 4 > u64::from(before.slots) * 5);
+                let word = Word {
+                    slots,
+                    grows,
+                    said: now,
+                };
+                self.generators.insert(heartbeat.generator, word);
+            }
             None => drop(self.generators.remove(&heartbeat.generator)),
         }
     }
@@ -50,11 +85,11 @@ impl Capacity {
     /// Slots in which an item can be at present, within the bound.
     fn slots(&mut self, bound: usize, now: Instant) -> usize {
         self.generators
-            .retain(|_, (_, said)| now.duration_since(*said) < FRESH_FOR);
+            .retain(|_, word| now.duration_since(word.said) < FRESH_FOR);
         if self.generators.is_empty() {
             return bound.min(START);
         }
-        let slots = self.generators.values().map(|(slots, _)| *slots as usize);
+        let slots = self.generators.values().map(|word| word.slots());
         // Whoever takes nothing now may take something in a moment, and must find it.
         slots.sum::<usize>().clamp(bound.min(1), bound.max(1)).min(bound)
     }
@@ -203,13 +238,29 @@ mod tests {
     fn slots_are_what_fresh_generators_take_within_the_bound() {
         let (mut capacity, now) = (Capacity::default(), Instant::now());
         assert_eq!((capacity.slots(64, now), capacity.slots(100_000, now)), (64, START));
-        capacity.note(said("a", Some(30)), now);
-        capacity.note(said("b", Some(40)), now + FRESH_FOR / 2);
+        let mut note = |generator: &str, slots, at| {
+            capacity.note(said(generator, Some(slots)), at);
+            capacity.note(said(generator, Some(slots)), at);
+        };
+        note("a", 30, now);
+        note("b", 40, now + FRESH_FOR / 2);
         assert_eq!((capacity.slots(64, now), capacity.slots(1_000, now)), (64, 70));
         assert_eq!(capacity.slots(1_000, now + FRESH_FOR), 40, "the first one is gone");
         capacity.note(said("b", None), now);
         assert_eq!(capacity.slots(64, now), 64, "nobody is left who said anything");
         assert_eq!(capacity.slots(0, now), 0);
+    }
+
+    #[test]
+    fn a_level_that_rises_finds_items_before_it_is_told() {
+        let (mut capacity, now) = (Capacity::default(), Instant::now());
+        let mut slots = |told| {
+            capacity.note(said("a", Some(told)), now);
+            capacity.slots(100_000, now)
+        };
+        // Found by doubling, then held.
+        assert_eq!([96, 192, 280, 280, 300, 290].map(&mut slots), [384, 768, START, 280, 300, 290]);
+        assert_eq!([2_000, 2_100].map(&mut slots), [2_000, 2_100], "no further than at the start");
     }
 
     #[test]
@@ -245,10 +296,10 @@ mod tests {
             capacity.note(heartbeats.next().await.unwrap(), Instant::now());
             capacity.slots(64, Instant::now())
         };
-        assert_eq!(hear().await, 7);
+        assert_eq!(hear().await, 7 * GROWS);
         bucket.put(format!("{group}.two"), said(5)).await.unwrap();
-        assert_eq!(hear().await, 12);
+        assert_eq!(hear().await, 12 * GROWS);
         bucket.delete(format!("{group}.one")).await.unwrap();
-        assert_eq!(hear().await, 5);
+        assert_eq!(hear().await, 5 * GROWS);
     }
 }

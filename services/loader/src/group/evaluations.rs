@@ -8,7 +8,7 @@ use tidemill_service::{Obstacle, now};
 use tidemill_streams::{StateChange, declared, subject};
 use tokio::time::Instant;
 
-use super::{Runner, history};
+use super::Runner;
 use crate::engine::Engines;
 use crate::{cached, released};
 
@@ -66,8 +66,7 @@ impl Runner {
             );
             self.dispatcher
                 .bill(&event.evaluation, event.team.clone(), event.decision_value);
-            let expected = history::expected(&self.context, &event.run, &manifest).await;
-            self.dispatcher.expect(&event.evaluation, expected);
+            self.read_lengths(&event.evaluation, &event.run, manifest);
             // Nothing is released before all of them are known: one task does both.
             let (dispatcher, coming) = (&mut self.dispatcher, self.coming.clone());
             let guard = released::completions(&self.context, &event.evaluation, coming, dispatcher).await;

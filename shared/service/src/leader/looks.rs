@@ -5,16 +5,22 @@
 //! is in no cluster: what it stores has one copy, and to get another it must be started anew, which ends the connection.
 //! Everywhere else, and whenever the answer is not simply that none holds a message, the leader is asked about each.
 //!
+//! A request may be lost with its connection, and the client library waits for its answer all the same. So what was under way
+//! when there is a new connection is asked again over that.
+//!
 //! Questions are not kept for company: those that come while others are under way are asked together when these are answered.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use async_nats::jetstream::stream::ClusterInfo;
 use async_nats::{Message, StatusCode};
-use futures::future::BoxFuture;
+use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
-use futures::{FutureExt as _, StreamExt as _};
 use serde_json::json;
 use tidemill_streams::Stream;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::timeout;
 
 use super::{ReadError, last};
 use crate::connect::Broker;
@@ -27,6 +33,9 @@ const TOGETHER: usize = 512;
 
 /// Requests about several subjects that are under way at once.
 const UNDER_WAY: usize = 2;
+
+/// How long a server is waited for to say whether it is in a cluster; then leaders are asked.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Looks into one stream. Clones share it.
 #[derive(Debug, Clone)]
@@ -43,12 +52,11 @@ impl Looks {
     #[must_use]
     pub fn open(broker: &Broker, stream: Stream) -> Self {
         let (asking, questions) = mpsc::channel(WAITING);
-        let asker = Asker {
-            broker: broker.clone(),
+        let server = Live {
+            broker: Arc::new(broker.clone()),
             stream: stream.name,
-            is_alone_on: None,
         };
-        tokio::spawn(asker.run(questions));
+        tokio::spawn(Asker::new(server, broker.connections.clone()).run(questions));
         Self(asking)
     }
 
@@ -68,11 +76,31 @@ impl Looks {
     }
 }
 
-struct Asker {
-    broker: Broker,
+/// Who answers, over whatever connection there is.
+trait Server: Clone + Send + Sync + 'static {
+    /// Whether what it stores has one copy for as long as the connection lasts; `None` when it does not say.
+    fn is_alone(&self) -> impl Future<Output = Option<bool>> + Send;
+
+    /// Whether any of the subjects holds a message.
+    fn together(&self, asked: &[Question]) -> impl Future<Output = Answer> + Send;
+
+    /// Whether a subject holds a message, as the stream's leader knows.
+    fn leader(&self, subject: &str) -> impl Future<Output = Result<bool, ReadError>> + Send;
+}
+
+/// The broker that holds a stream.
+#[derive(Clone)]
+struct Live {
+    broker: Arc<Broker>,
     stream: &'static str,
+}
+
+#[derive(Clone)]
+struct Asker<S> {
+    server: S,
+    connections: watch::Receiver<u64>,
     /// The connection, and whether the server at its other end is in no cluster.
-    is_alone_on: Option<(u64, bool)>,
+    is_alone_on: Arc<Mutex<Option<(u64, bool)>>>,
 }
 
 /// What became of questions that were asked together.
@@ -85,81 +113,124 @@ enum Answer {
     Silence(String),
 }
 
-impl Asker {
-    async fn run(mut self, mut questions: mpsc::Receiver<Question>) {
+impl<S: Server> Asker<S> {
+    fn new(server: S, connections: watch::Receiver<u64>) -> Self {
+        Self {
+            server,
+            connections,
+            is_alone_on: Arc::default(),
+        }
+    }
+
+    async fn run(self, mut questions: mpsc::Receiver<Question>) {
         let mut together = FuturesUnordered::new();
-        let mut one_by_one: FuturesUnordered<BoxFuture<'static, ()>> = FuturesUnordered::new();
+        let mut one_by_one = FuturesUnordered::new();
         let mut next = Vec::with_capacity(TOGETHER);
         loop {
             tokio::select! { biased;
                 Some(left) = together.next(), if !together.is_empty() => {
-                    for question in left {
-                        one_by_one.push(self.ask_leader(question).boxed());
-                    }
+                    let left: Vec<Question> = left;
+                    one_by_one.extend(left.into_iter().map(|question| self.clone().ask_leader(question)));
                 }
                 Some(()) = one_by_one.next(), if !one_by_one.is_empty() => {}
                 count = questions.recv_many(&mut next, TOGETHER), if together.len() < UNDER_WAY => {
                     if count == 0 {
                         return;
                     }
-                    let asked = std::mem::take(&mut next);
-                    if self.is_alone().await {
-                        together.push(self.ask_together(asked));
-                    } else {
-                        one_by_one.extend(asked.into_iter().map(|question| self.ask_leader(question).boxed()));
-                    }
+                    together.push(self.clone().ask_together(std::mem::take(&mut next)));
                 }
             }
         }
     }
 
-    /// Whether what the stream's server stores has one copy for as long as this connection lasts.
-    async fn is_alone(&mut self) -> bool {
-        let connection = *self.broker.connections.borrow();
-        if let Some((known, is_alone)) = self.is_alone_on
-            && known == connection
-        {
-            return is_alone;
-        }
-        let Ok(stream) = self.broker.jetstream.get_stream(self.stream).await else {
-            return false;
+    /// Asks together where that is as good as asking the leader, answers what can be answered, and returns the others.
+    async fn ask_together(mut self, asked: Vec<Question>) -> Vec<Question> {
+        let connection = *self.connections.borrow_and_update();
+        let (server, is_alone_on) = (&self.server, &self.is_alone_on);
+        let answer = async {
+            match is_alone(server, is_alone_on, connection).await {
+                true => server.together(&asked).await,
+                false => Answer::Some,
+            }
         };
+        match over_one_connection(&mut self.connections, answer).await {
+            None | Some(Answer::Some) => return asked,
+            Some(Answer::None) => asked.into_iter().for_each(|question| question.answered(Ok(false))),
+            Some(Answer::Silence(reason)) => {
+                let silence = || Err(ReadError::Silence(reason.clone()));
+                asked.into_iter().for_each(|question| question.answered(silence()));
+            }
+        }
+        Vec::new()
+    }
+
+    /// Asks the leader, and once more over each new connection, until it answers or nobody wants to know.
+    async fn ask_leader(mut self, question: Question) {
+        while !question.answer.is_closed() {
+            self.connections.mark_unchanged();
+            let answer = self.server.leader(&question.subject);
+            if let Some(answer) = over_one_connection(&mut self.connections, answer).await {
+                question.answered(answer);
+                return;
+            }
+        }
+    }
+}
+
+/// An answer over the connection that was seen last; `None` once there is another one. What was under way on the old one may
+/// have been lost with it, and whoever waited for it would wait until the request times out; and who answers over the new one
+/// may be another server.
+async fn over_one_connection<T>(connections: &mut watch::Receiver<u64>, answer: impl Future<Output = T>) -> Option<T> {
+    tokio::select! { biased;
+        Ok(()) = connections.changed() => None,
+        answer = answer => (!connections.has_changed().unwrap_or(false)).then_some(answer),
+    }
+}
+
+/// Whether what the stream's server stores has one copy for as long as this connection lasts, asked once for each.
+async fn is_alone<S: Server>(server: &S, known: &Mutex<Option<(u64, bool)>>, connection: u64) -> bool {
+    let noted = || known.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((on, is_alone)) = *noted()
+        && on == connection
+    {
+        return is_alone;
+    }
+    let Ok(Some(is_alone)) = timeout(PATIENCE, server.is_alone()).await else {
+        return false;
+    };
+    *noted() = Some((connection, is_alone));
+    is_alone
+}
+
+impl Server for Live {
+    async fn is_alone(&self) -> Option<bool> {
+        let stream = self.broker.jetstream.get_stream(self.stream).await.ok()?;
         let info = stream.cached_info();
         // A server of a cluster names it, also for a stream with one copy, which may get another at any moment.
         let is_clustered = |cluster: &ClusterInfo| cluster.name.is_some() || cluster.raft_group.is_some();
-        let is_alone = !info.cluster.as_ref().is_some_and(is_clustered) && info.config.num_replicas == 1;
-        self.is_alone_on = Some((connection, is_alone));
-        is_alone
+        Some(!info.cluster.as_ref().is_some_and(is_clustered) && info.config.num_replicas == 1)
     }
 
-    /// Asks together, answers what can be answered, and returns the others.
-    fn ask_together(&self, asked: Vec<Question>) -> impl Future<Output = Vec<Question>> + Send + use<> {
-        let (broker, stream) = (self.broker.clone(), self.stream);
-        async move {
-            let connection = *broker.connections.borrow();
-            let mut answer = together(&broker, stream, &asked).await;
-            if *broker.connections.borrow() != connection {
-                // Who answered may be another server.
-                answer = Answer::Some;
-            }
-            match answer {
-                Answer::Some => return asked,
-                Answer::None => asked.into_iter().for_each(|question| question.answered(Ok(false))),
-                Answer::Silence(reason) => {
-                    let silence = || Err(ReadError::Silence(reason.clone()));
-                    asked.into_iter().for_each(|question| question.answered(silence()));
-                }
-            }
-            Vec::new()
+    async fn together(&self, asked: &[Question]) -> Answer {
+        let subjects: Vec<&str> = asked.iter().map(|question| question.subject.as_str()).collect();
+        // One message is enough to know that not all subjects are empty.
+        let request = json!({ "multi_last": subjects, "batch": 1 }).to_string();
+        let subject = format!("$JS.API.DIRECT.GET.{}", self.stream);
+        match self.broker.client.request(subject, request.into()).await {
+            Ok(Message {
+                status: Some(StatusCode::NOT_FOUND),
+                ..
+            }) => Answer::None,
+            Ok(_) => Answer::Some,
+            Err(error) if error.kind() == async_nats::RequestErrorKind::TimedOut => Answer::Silence(error.to_string()),
+            // Nobody takes such questions: the leader says more.
+            Err(_) => Answer::Some,
         }
     }
 
-    fn ask_leader(&self, question: Question) -> impl Future<Output = ()> + Send + use<> {
-        let (jetstream, stream) = (self.broker.jetstream.clone(), self.stream);
-        async move {
-            let message = last(&jetstream, stream, &question.subject).await;
-            question.answered(message.map(|message| message.is_some()));
-        }
+    async fn leader(&self, subject: &str) -> Result<bool, ReadError> {
+        let message = last(&self.broker.jetstream, self.stream, subject).await?;
+        Ok(message.is_some())
     }
 }
 
@@ -170,22 +241,148 @@ impl Question {
     }
 }
 
-async fn together(broker: &Broker, stream: &str, asked: &[Question]) -> Answer {
-    let subjects: Vec<&str> = asked.iter().map(|question| question.subject.as_str()).collect();
-    // One message is enough to know that not all subjects are empty.
-    let request = json!({ "multi_last": subjects, "batch": 1 }).to_string();
-    match broker
-        .client
-        .request(format!("$JS.API.DIRECT.GET.{stream}"), request.into())
-        .await
-    {
-        Ok(Message {
-            status: Some(StatusCode::NOT_FOUND),
-            ..
-        }) => Answer::None,
-        Ok(_) => Answer::Some,
-        Err(error) if error.kind() == async_nats::RequestErrorKind::TimedOut => Answer::Silence(error.to_string()),
-        // Nobody takes such questions: the leader says more.
-        Err(_) => Answer::Some,
+#[cfg(test)]
+mod tests {
+    use futures::future::{join, join_all, pending};
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+
+    /// When the client library gives a request up.
+    const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+    /// What of a server is lost with its first connection.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    enum Lost {
+        Info,
+        Together,
+        Leader,
+    }
+
+    /// A server that has no message, and loses requests of one kind over its first connection.
+    #[derive(Clone)]
+    struct Losing {
+        connections: watch::Receiver<u64>,
+        lost: Lost,
+        /// Requests that were lost.
+        count: watch::Sender<usize>,
+    }
+
+    impl Losing {
+        /// Waits as for an answer that was lost.
+        async fn lose(&self, kind: Lost) {
+            if self.lost == kind && *self.connections.borrow() == 1 {
+                self.count.send_modify(|count| *count += 1);
+                sleep(REQUEST_TIMEOUT).await;
+            }
+        }
+    }
+
+    impl Server for Losing {
+        async fn is_alone(&self) -> Option<bool> {
+            self.lose(Lost::Info).await;
+            Some(self.lost != Lost::Leader)
+        }
+
+        async fn together(&self, _: &[Question]) -> Answer {
+            if *self.connections.borrow() > 1 {
+                return Answer::None;
+            }
+            self.lose(Lost::Together).await;
+            Answer::Silence("timed out".to_owned())
+        }
+
+        async fn leader(&self, _: &str) -> Result<bool, ReadError> {
+            self.lose(Lost::Leader).await;
+            match *self.connections.borrow() {
+                1 => Err(ReadError::Silence("timed out".to_owned())),
+                _ => Ok(false),
+            }
+        }
+    }
+
+    fn open<S: Server>(server: S, connections: &watch::Receiver<u64>) -> Looks {
+        let (asking, questions) = mpsc::channel(WAITING);
+        tokio::spawn(Asker::new(server, connections.clone()).run(questions));
+        Looks(asking)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_lost_with_a_connection_is_asked_again_over_the_next() {
+        for lost in [Lost::Info, Lost::Together, Lost::Leader] {
+            let (connected, connections) = watch::channel(1);
+            let (count, mut counted) = watch::channel(0);
+            let server = Losing {
+                connections: connections.clone(),
+                lost,
+                count,
+            };
+            let (looks, begun) = (open(server, &connections), Instant::now());
+            // More than are under way: the others wait for these.
+            let all = (0..4 * TOGETHER).map(|item| looks.holds(item.to_string()));
+            let reconnected = async {
+                counted.wait_for(|count| *count >= UNDER_WAY).await.unwrap();
+                connected.send_replace(2);
+            };
+            let (answers, ()) = join(join_all(all), reconnected).await;
+            let silent = answers.iter().filter(|answer| !matches!(answer, Ok(false))).count();
+            assert_eq!((silent, begun.elapsed()), (0, Duration::ZERO), "{lost:?}");
+        }
+    }
+
+    /// A server whose leader answers when it is told to, and that does not say what it is after its first connection.
+    #[derive(Clone)]
+    struct Told {
+        connections: watch::Receiver<u64>,
+        told: watch::Receiver<bool>,
+        info_asked: watch::Sender<bool>,
+    }
+
+    impl Server for Told {
+        async fn is_alone(&self) -> Option<bool> {
+            if *self.connections.borrow() > 1 {
+                self.info_asked.send_replace(true);
+                pending::<()>().await;
+            }
+            Some(false)
+        }
+
+        async fn together(&self, _: &[Question]) -> Answer {
+            Answer::Some
+        }
+
+        async fn leader(&self, _: &str) -> Result<bool, ReadError> {
+            drop(self.told.clone().wait_for(|told| *told).await);
+            Ok(true)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn answers_come_while_it_is_not_known_what_the_server_is() {
+        let (connected, connections) = watch::channel(1);
+        let (tell, told) = watch::channel(false);
+        let (info_asked, mut asked) = watch::channel(false);
+        let server = Told {
+            connections: connections.clone(),
+            told,
+            info_asked,
+        };
+        let looks = open(server, &connections);
+        let mut first = Box::pin(looks.holds("first".to_owned()));
+        // Until it waits for the leader.
+        assert!(timeout(Duration::from_millis(1), &mut first).await.is_err());
+        connected.send_replace(2);
+        let mut second = Box::pin(looks.holds("second".to_owned()));
+        tokio::select! {
+            _ = &mut second => panic!("the leader was not told to answer"),
+            _ = asked.wait_for(|asked| *asked) => {}
+        }
+        tell.send_replace(true);
+        tokio::select! { biased;
+            _ = &mut second => panic!("it waits for the server to say what it is"),
+            answer = first => assert!(answer.unwrap()),
+        }
+        // Who does not say what it is has its leader asked.
+        assert!(second.await.unwrap());
     }
 }

@@ -22,6 +22,7 @@ pub(super) struct Ledger {
     early: u64,
     refused: u64,
     abandoned: u64,
+    deaths: u64,
     by_prompt: HashMap<u64, u64>,
     jobs: Vec<(u64, Job)>,
     known: HashSet<(u64, u64)>,
@@ -45,6 +46,7 @@ impl Ledger {
             early: 0,
             refused: 0,
             abandoned: 0,
+            deaths: 0,
             by_prompt: HashMap::new(),
             jobs: Vec::new(),
             known: HashSet::new(),
@@ -106,6 +108,10 @@ impl Ledger {
         self.early += 1;
     }
 
+    pub(super) fn death(&mut self) {
+        self.deaths += 1;
+    }
+
     /// Keeps an answer that was given; the same draw given twice is one job.
     pub(super) fn job(&mut self, arrival: u64, key: (u64, u64), job: Job) {
         if self.known.insert(key) {
@@ -160,6 +166,8 @@ pub struct Report {
     pub refused: u64,
     /// Requests whose connection ended before their answer.
     pub abandoned: u64,
+    /// Replicas that died, each time.
+    pub deaths: u64,
     /// The most requests in flight at once.
     pub max_in_flight: u64,
     /// Mean of the requests in flight over `span`.
@@ -225,6 +233,7 @@ impl Snapshot {
             early: ledger.early,
             refused: ledger.refused,
             abandoned: ledger.abandoned,
+            deaths: ledger.deaths,
             max_in_flight: ledger.max_in_flight,
             mean_in_flight: over_span(ledger.present * speed),
             mean_running: over_span(running),
@@ -256,6 +265,7 @@ impl Snapshot {
             early: 0,
             refused: 0,
             abandoned: 0,
+            deaths: 0,
             max_in_flight: 0,
             mean_in_flight: 0.0,
             mean_running: 0.0,

@@ -232,6 +232,7 @@ impl Replica {
             state.waiters.clear();
             state.streams = 0;
         }
+        self.ledger().death();
         self.is_up.send_replace(false);
     }
 

@@ -52,15 +52,29 @@ fn penalties_and_what_becomes_of_interrupted_answers_are_the_benchmarks_own() {
         (penalties, Continuation::Never)
     );
     assert_eq!(folder.warnings(), "");
-    let exact = folder.with(
-        "suite.toml",
-        question_suite("presence_penalty = 1\ncontinuation = \"exact\""),
-    );
+}
+
+#[test]
+fn a_wish_to_continue_exactly_what_cannot_be_is_warned_of() {
+    let warnings = |penalties: &str| {
+        let suite = question_suite(&format!("continuation = \"exact\"\n{penalties}"));
+        let folder = Folder::new().with("suite.toml", suite);
+        folder.with("rows.jsonl", "{\"q\": 1, \"a\": 2}").warnings()
+    };
+    let warning = |penalties: &str| {
+        format!(
+            "suite.toml:9: benchmark \"b\": field continuation: has no effect: an answer with {penalties} cannot be \
+             continued exactly, so it is asked for anew"
+        )
+    };
+    assert_eq!(warnings("presence_penalty = 1"), warning("a presence_penalty"));
     assert_eq!(
-        exact.warnings(),
-        "suite.toml:10: benchmark \"b\": field continuation: has no effect: an answer with a presence_penalty cannot be \
-         continued exactly, so it is asked for anew"
+        warnings("frequency_penalty = 1\nrepetition_penalty = 1.1"),
+        warning("both a frequency_penalty and a repetition_penalty")
     );
+    for alone in ["frequency_penalty = 1", "repetition_penalty = 1.1", ""] {
+        assert_eq!(warnings(alone), "");
+    }
 }
 
 #[test]
