@@ -32,11 +32,17 @@ const MOST_REFUSED: u32 = 5;
 /// the longer its answer the more of them it meets: counted as bad, whether there is an answer would depend on its length.
 const MOST_REDONE: u32 = 20;
 
+/// Pauses before an item is tried again: the first, the one after it, from which they double, and the longest. An engine may
+/// fail for some seconds, and answers are not to be lost for it.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const NEXT_PAUSE: Duration = Duration::from_secs(1);
+const LATER_PAUSE: Duration = Duration::from_secs(15);
+
 /// How long a server may keep saying that it is busy.
 const BUSY_PATIENCE: Duration = Duration::from_secs(15 * 60);
 
-/// The longest pause before a try that a server may ask for.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// The longest pause before a try that a server may ask for: until then, nothing is sent before it is due.
+const LONGEST_PAUSE: Duration = BUSY_PATIENCE;
 
 /// A question that can be asked of any replica, any number of times.
 pub(crate) trait Ask<E>: Send {
@@ -51,9 +57,16 @@ pub(crate) trait Ask<E>: Send {
 
     /// Asks once, and goes on from what earlier tries have left where that is the same.
     ///
+    /// `flows` is called when something of a streamed answer is there, once or more often.
+    ///
     /// # Cancel safety
     /// What has arrived is kept for the next try.
-    fn ask(&mut self, engine: &E, connection: Connection) -> impl Future<Output = Attempt<Self::Answer>> + Send;
+    fn ask(
+        &mut self,
+        engine: &E,
+        connection: Connection,
+        flows: Flows<'_>,
+    ) -> impl Future<Output = Attempt<Self::Answer>> + Send;
 
     /// How much of the answer there is that the next try need not ask an engine like this for, in tokens.
     fn kept(&mut self, _engine: &E) -> u64 {
@@ -70,6 +83,9 @@ pub(crate) trait Ask<E>: Send {
         false
     }
 }
+
+/// Is told that an answer has begun.
+pub(crate) type Flows<'a> = &'a (dyn Fn() + Send + Sync);
 
 /// Asks how likely one choice is.
 pub(crate) struct Score<'a, 'b> {
@@ -91,7 +107,7 @@ impl<E: Engine> Ask<E> for Score<'_, '_> {
         }
     }
 
-    async fn ask(&mut self, engine: &E, connection: Connection) -> Attempt<Scored> {
+    async fn ask(&mut self, engine: &E, connection: Connection, _: Flows<'_>) -> Attempt<Scored> {
         engine.score(self.scoring, self.choice, connection).await
     }
 }
@@ -178,7 +194,7 @@ impl Budget {
             redone: 0,
             refused: 0,
             busy_since: None,
-            backoff: Backoff::new(Duration::from_millis(100), Duration::from_secs(5)),
+            backoff: Backoff::new(NEXT_PAUSE, LATER_PAUSE),
         }
     }
 
@@ -201,7 +217,7 @@ impl Budget {
         }
         match verdict {
             Verdict::Done(answer) => Step::End(Ended::Answered(answer)),
-            Verdict::Suspect(answer) => match self.bad_try(Connection::New, None) {
+            Verdict::Suspect(answer) => match self.bad_try(Connection::New, Some(FIRST_PAUSE)) {
                 Some(again) => again,
                 None => Step::End(Ended::Answered(answer)),
             },
@@ -231,7 +247,14 @@ impl Budget {
                 if self.redone >= MOST_REDONE {
                     return failed(format!("{} answers to it were interrupted: {why}", self.redone));
                 }
-                Step::at_once()
+                // The first loss is the replica's, and another one may be there.
+                match self.lost {
+                    0 | 1 => Step::at_once(),
+                    _ => Step::Again {
+                        pause: self.backoff.next_pause(),
+                        connection: Connection::Kept,
+                    },
+                }
             }
             Verdict::Stalled { why } => self.bad_try(Connection::New, None).unwrap_or_else(|| failed(why)),
             // The replica is marked; another one is asked, or its return is waited for.
@@ -252,7 +275,11 @@ impl Budget {
     fn bad_try<T>(&mut self, connection: Connection, retry_after: Option<Duration>) -> Option<Step<T>> {
         self.bad += self.weight;
         (self.bad < self.tries && self.redone < MOST_REDONE).then(|| Step::Again {
-            pause: retry_after.map_or_else(|| self.backoff.next_pause(), |pause| pause.min(LONGEST_PAUSE)),
+            pause: match retry_after {
+                Some(pause) => pause.min(LONGEST_PAUSE),
+                None if self.bad <= 1 => FIRST_PAUSE,
+                None => self.backoff.next_pause(),
+            },
             connection,
         })
     }
@@ -336,7 +363,7 @@ pub(crate) async fn ask<E: Engine, A: Ask<E>>(
             () = signals.stopped.cancelled() => return Err(GivenBack::Stopped),
             place = places.take(avoid) => place,
         };
-        let place = match place {
+        let mut place = match place {
             Ok(place) => place,
             Err(hopeless) => return Ok(Ended::Failed(Ending::EngineError, hopeless.to_string())),
         };
@@ -347,6 +374,10 @@ pub(crate) async fn ask<E: Engine, A: Ask<E>>(
         };
         if is_overtaken {
             return Err(GivenBack::Overtaken);
+        }
+        if !place.booking.begin() {
+            // While it waited, the replica went away or asked to be left alone.
+            continue;
         }
         let engine = place.booking.engine();
         let (kept, may_pause) = (question.kept(engine), question.may_pause(engine));
@@ -390,8 +421,9 @@ async fn ask_once<E: Engine, A: Ask<E>>(
 ) -> Verdict<A::Answer> {
     let begun = Instant::now();
     tally.started.get_or_insert_with(now);
+    let flows = || booking.flows();
     let Attempt { verdict, requests } = tokio::select! { biased;
-        attempt = question.ask(booking.engine(), connection) => attempt,
+        attempt = question.ask(booking.engine(), connection, &flows) => attempt,
         () = booking.lost() => lost(),
     };
     tally.attempts += 1;

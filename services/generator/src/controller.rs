@@ -10,7 +10,7 @@
 //!   adds alike and each gives up in proportion, which evens them out.
 //! - *Preemptions* mean that what runs needs more room than there is. The limit goes below what runs, stays there for a while,
 //!   and comes back slowly.
-//! - *429* is one cut an episode, to just below what was accepted; nothing is sent before it is due.
+//! - *429* is one cut an episode, to just below what was accepted; nothing is sent before it is due, or a quarter of an hour has passed.
 //! - *Without metrics* [`blind`] goes by throughput and the time to the first token.
 //!
 //! Source for the evening out: Chiu and Jain, "Analysis of the Increase and Decrease Algorithms for Congestion Avoidance in
@@ -35,7 +35,8 @@ const START: f64 = 96.0;
 /// Samples over which the least number of waiting requests is what stands in the queue: a burst passes sooner.
 const STANDING: usize = 3;
 
-/// Between two samples while the level is being found, and once it is.
+/// Between two samples while the level doubles, while more is wanted, and once the level is found.
+const SAMPLE_RAMP: Duration = Duration::from_millis(50);
 const SAMPLE_OFTEN: Duration = Duration::from_millis(100);
 const SAMPLE_STEADY: Duration = Duration::from_millis(500);
 
@@ -64,6 +65,8 @@ pub(crate) struct Controller {
     limit: f64,
     /// The level is being found by doubling.
     is_ramping: bool,
+    /// The engine says what runs and waits, and that is this generator's.
+    is_alone: bool,
     /// The last sample said that the engine has room and the limit is what keeps it empty.
     is_short: bool,
     /// Samples in a row of which that is true.
@@ -151,6 +154,7 @@ impl Controller {
             bound,
             limit: bound.min(START),
             is_ramping: true,
+            is_alone: false,
             is_short: false,
             short_for: 0,
             ceiling: Ceiling::default(),
@@ -194,12 +198,22 @@ impl Controller {
         self.episode.held_until(now)
     }
 
-    /// How soon another look is wanted.
-    pub(crate) fn next_sample(&self) -> Duration {
-        if self.is_ramping || self.is_short {
-            SAMPLE_OFTEN
+    /// The requests that it may have in a moment: who sends it items has them at hand then.
+    pub(crate) fn limit_soon(&self) -> u32 {
+        if self.is_ramping {
+            (self.limit * 2.0).min(self.most()).max(self.limit) as u32
         } else {
-            SAMPLE_STEADY
+            self.limit()
+        }
+    }
+
+    /// How soon another look is wanted, with so many in flight.
+    pub(crate) fn next_sample(&self, in_flight: u32) -> Duration {
+        let is_filling = self.is_alone && f64::from(in_flight) * 2.0 >= self.limit;
+        match () {
+            () if self.is_ramping && is_filling => SAMPLE_RAMP,
+            () if self.is_ramping || self.is_short => SAMPLE_OFTEN,
+            () => SAMPLE_STEADY,
         }
     }
 
@@ -252,6 +266,7 @@ impl Controller {
         }
         let own = f64::from(sample.in_flight);
         let share = (own / f64::from((running + waiting).max(1))).clamp(0.05, 1.0);
+        self.is_alone = share >= 0.9;
         if preempted > 0 {
             self.preempted(own, own.min(share * f64::from(running)), now);
             return;
@@ -262,6 +277,10 @@ impl Controller {
         let is_used = own >= self.limit - (self.limit * 0.1).max(2.0);
         self.is_short = standing < target / 2.0 && is_used && self.limit < self.most();
         self.short_for = if self.is_short { self.short_for + 1 } else { 0 };
+        if self.is_ramping && self.is_alone && standing > target && self.waiting.len() < STANDING {
+            // What was added last waits at first.
+            return;
+        }
         if standing > most {
             self.is_ramping = false;
             // What is too much is there still after the limit fell, until it is worked off.
@@ -272,18 +291,24 @@ impl Controller {
             return;
         }
         if self.is_ramping {
-            // What was added last is there, and nothing of it waits.
-            if standing <= target && self.waiting.len() == STANDING {
+            // What was added last is there, and nothing of it waits. Those that share a replica are in less of a hurry, so that
+            // each sees what the others added.
+            let is_there = if self.is_alone {
+                f64::from(running + waiting) >= own * 0.9 && f64::from(waiting) <= target
+            } else {
+                standing <= target && self.waiting.len() == STANDING
+            };
+            if is_there {
                 self.raise(self.limit * 2.0);
                 self.waiting.clear();
             }
             self.is_ramping &= standing <= target && self.limit < self.most();
             return;
         }
-        let alike = if share < 0.9 {
-            (f64::from(running) / 64.0).max(1.0)
-        } else {
+        let alike = if self.is_alone {
             0.0
+        } else {
+            (f64::from(running) / 64.0).max(1.0)
         };
         let missing = (target - standing).max(0.0) * share * 0.5;
         // Room that stays free though the limit grows is more than a band's worth.
@@ -308,6 +333,7 @@ impl Controller {
 
     /// By throughput and the time to the first token.
     fn grope(&mut self, sample: &Sample, after: Duration, now: Instant) {
+        self.is_alone = false;
         let most = self.most();
         let limit = self
             .blind

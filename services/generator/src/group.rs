@@ -72,13 +72,12 @@ pub(crate) async fn run(context: Context, mut record: watch::Receiver<ServerGrou
         std::future::pending::<()>().await;
     };
     let pulse = Pulse::new(&context, &group.group, &worker.pool, &shared.board);
+    let taking = async { tokio::join!(working, pulse.beat(&stop)) };
     tokio::select! {
-        () = working => {}
+        ((), ()) = taking => {}
         () = worker.pool.look_after() => {}
         () = following => {}
-        () = pulse.beat() => {}
     }
-    pulse.end().await;
     tracing::info!(group = %group.group, "no longer serving");
 }
 

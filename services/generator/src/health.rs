@@ -2,7 +2,8 @@
 //!
 //! Two things are judged apart. The [`Breaker`] says whether anything new is sent: one refused connection is enough to stop
 //! that, since asking again costs little. [`Health`] says that a replica is dead: requests in flight there are then given
-//! back at once, so it takes more than one sign, and no sign of life in between. A host that vanished closes no connection.
+//! back at once, so it takes more than one sign, and no sign of life in between. A host that vanished closes no connection; an
+//! engine that has much to do may take long to answer a look, and is given long before it counts as such a host.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,8 +17,11 @@ pub(crate) const LONGEST_LOOK: Duration = Duration::from_secs(1);
 /// Between two looks at a replica that just failed to answer one.
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Looks in a row without an answer after which a replica is dead.
+/// Looks without an answer after which a replica is sent nothing more, and those that found nobody after which it is dead.
 const MISSED: u32 = 3;
+
+/// How long a replica that is there may give no sign of life, neither answer a look nor send a token, before it is dead.
+const SILENCE: Duration = Duration::from_secs(30);
 
 /// Bad answers in a row after which the other replicas are preferred, and after which they get everything.
 const SUSPICIOUS: u32 = 8;
@@ -50,6 +54,8 @@ pub(crate) struct Breaker {
     /// It was stopped for its answers, not for being away: bad ones prove nothing then.
     for_answers: bool,
     is_probing: bool,
+    /// When it was last stopped, unless it is closed.
+    since: Option<Instant>,
     bad_in_a_row: u32,
     window: VecDeque<bool>,
     last_answer: Option<Instant>,
@@ -61,6 +67,7 @@ impl Default for Breaker {
             gate: Gate::Closed,
             for_answers: false,
             is_probing: false,
+            since: None,
             bad_in_a_row: 0,
             window: VecDeque::new(),
             last_answer: None,
@@ -89,6 +96,11 @@ impl Breaker {
             Gate::Open { look_at, .. } => Some(look_at),
             Gate::Closed | Gate::HalfOpen { .. } => None,
         }
+    }
+
+    /// When requests to it were last stopped; `None` while they are not.
+    pub(crate) const fn away_since(&self) -> Option<Instant> {
+        self.since
     }
 
     /// Others are preferred.
@@ -137,7 +149,7 @@ impl Breaker {
             }
             return false;
         }
-        self.gate = Gate::Closed;
+        (self.gate, self.since) = (Gate::Closed, None);
         true
     }
 
@@ -153,7 +165,7 @@ impl Breaker {
             look_at: now + pause,
             pause,
         };
-        self.for_answers = for_answers;
+        (self.for_answers, self.since) = (for_answers, Some(now));
         // What it answers from now on is judged afresh.
         self.window.clear();
         self.bad_in_a_row = 0;
@@ -184,40 +196,54 @@ impl Breaker {
 pub(crate) enum Looked {
     /// It answered.
     Answered,
-    /// Nobody is there: a connection was refused, or what answers is not the engine any more.
+    /// Something answered that it cannot serve now: it has too much to do, is starting, or what stands before it said so.
+    Unready,
+    /// It answered that it does not serve what is asked of it.
+    Refusing,
+    /// Nobody is there: no connection came about, or it was closed without an answer.
     Nobody,
     /// Nothing came in time. An engine that is merely busy may do that too.
     Silent,
 }
 
+/// What looks tell of a replica.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Condition {
+    /// Nothing is wrong.
+    Alive,
+    /// It should be sent nothing more; what it has may still be answered.
+    Missing,
+    /// What it has in flight will never be answered.
+    Dead,
+}
+
 /// Signs of life of one replica.
 #[derive(Debug)]
 pub(crate) struct Health {
+    /// Looks that were not answered, and those of them that found nobody, since the last sign of life.
     missed: u32,
+    nobody: u32,
     /// Work that had arrived when it was last seen to grow.
     work: u64,
     grew: Instant,
-    /// Requests sent since; whatever is in flight beyond these was there when work last arrived.
-    sent_since: u32,
+    /// The last sign of life of any kind.
+    heard: Instant,
 }
 
 impl Health {
     pub(crate) const fn new(now: Instant) -> Self {
         Self {
             missed: 0,
+            nobody: 0,
             work: 0,
             grew: now,
-            sent_since: 0,
+            heard: now,
         }
     }
 
     /// Looks in a row that were not answered.
     pub(crate) const fn missed(&self) -> u32 {
         self.missed
-    }
-
-    pub(crate) const fn sent(&mut self) {
-        self.sent_since += 1;
     }
 
     /// Takes note of how much work has arrived so far.
@@ -228,42 +254,43 @@ impl Health {
         }
     }
 
-    /// Something came from it.
+    /// Something came from it, or all that it had is lost and what is sent now is judged afresh.
     pub(crate) const fn alive(&mut self, now: Instant) {
         self.grew = now;
-        self.sent_since = 0;
-        self.missed = 0;
+        self.heard_at(now);
     }
 
-    /// What was in flight is lost: of what is there now nothing has shown life.
-    pub(crate) const fn restart(&mut self, in_flight: u32, now: Instant) {
-        self.alive(now);
-        self.sent_since = in_flight;
+    const fn heard_at(&mut self, now: Instant) {
+        (self.missed, self.nobody) = (0, 0);
+        self.heard = now;
     }
 
-    /// Takes note of a look. True when the replica is dead: what it has in flight will never be answered. `is_away` when
-    /// requests to it fail already; nobody there at the first look then leaves no doubt.
-    pub(crate) const fn looked(&mut self, looked: Looked, is_away: bool) -> bool {
+    /// Takes note of a look. `away_since` says since when requests to it fail already: nobody there at the first look then
+    /// leaves no doubt, unless work arrived since.
+    pub(crate) fn looked(&mut self, looked: Looked, away_since: Option<Instant>, now: Instant) -> Condition {
         match looked {
-            Looked::Answered => {
-                self.missed = 0;
-                false
+            Looked::Answered | Looked::Unready => {
+                self.heard_at(now);
+                return Condition::Alive;
             }
-            Looked::Nobody => {
-                self.missed += 1;
-                is_away || self.missed >= MISSED
-            }
-            Looked::Silent => {
-                self.missed += 1;
-                self.missed >= MISSED
-            }
+            Looked::Refusing => self.heard = now,
+            Looked::Nobody => self.nobody += 1,
+            Looked::Silent => {}
+        }
+        self.missed += 1;
+        let is_lost = looked == Looked::Nobody && away_since.is_some_and(|since| self.grew <= since);
+        match () {
+            () if is_lost || self.nobody >= MISSED => Condition::Dead,
+            () if now.duration_since(self.heard) >= SILENCE => Condition::Dead,
+            () if self.missed >= MISSED => Condition::Missing,
+            () => Condition::Alive,
         }
     }
 
-    /// Requests that were in flight when work last arrived have seen nothing of it for `patience`: it stands still. Those that
-    /// were sent later may wait for a first token, which takes as long as it takes.
-    pub(crate) fn is_stalled(&self, in_flight: u32, patience: Duration, now: Instant) -> bool {
-        in_flight > self.sent_since && now.duration_since(self.grew) >= patience
+    /// Answers that have begun, so many, have seen nothing of it for `patience`: it stands still. Requests that wait for a
+    /// first token do not count, since that takes as long as it takes.
+    pub(crate) fn is_stalled(&self, flowing: u32, patience: Duration, now: Instant) -> bool {
+        flowing > 0 && now.duration_since(self.grew) >= patience
     }
 }
 
@@ -354,23 +381,57 @@ mod tests {
     }
 
     #[test]
-    fn three_unanswered_looks_without_a_sign_of_life_are_death() {
+    fn three_looks_that_find_nobody_without_a_sign_of_life_are_death() {
         let now = Instant::now();
         let mut health = Health::new(now);
-        assert!(!health.looked(Looked::Silent, false));
-        assert!(!health.looked(Looked::Nobody, false));
-        assert!(health.looked(Looked::Silent, false));
+        assert_eq!(health.looked(Looked::Nobody, None, now), Condition::Alive);
+        assert_eq!(health.looked(Looked::Nobody, None, now), Condition::Alive);
+        assert_eq!(health.looked(Looked::Nobody, None, now), Condition::Dead);
 
         let mut busy = Health::new(now);
         for at in 1..10 {
-            assert!(!busy.looked(Looked::Silent, false));
+            assert_eq!(busy.looked(Looked::Nobody, None, now), Condition::Alive);
             busy.work(at, now);
         }
         assert_eq!(busy.missed(), 0);
 
         let mut away = Health::new(now);
-        assert!(!away.looked(Looked::Silent, true), "it may be slow");
-        assert!(away.looked(Looked::Nobody, true));
+        assert_eq!(
+            away.looked(Looked::Silent, Some(now), now),
+            Condition::Alive,
+            "it may be slow"
+        );
+        assert_eq!(away.looked(Looked::Nobody, Some(now), now), Condition::Dead);
+        let mut works = Health::new(now);
+        works.work(1, now + SECOND);
+        assert_eq!(
+            works.looked(Looked::Nobody, Some(now), now + SECOND),
+            Condition::Alive,
+            "its answers go on"
+        );
+    }
+
+    #[test]
+    fn slow_answers_to_looks_are_not_death_before_a_long_silence() {
+        let now = Instant::now();
+        let mut health = Health::new(now);
+        let mut at = |second| health.looked(Looked::Silent, None, now + SECOND * second);
+        assert_eq!((at(3), at(6)), (Condition::Alive, Condition::Alive));
+        assert_eq!((at(9), at(29)), (Condition::Missing, Condition::Missing));
+        assert_eq!(at(30), Condition::Dead);
+        health.work(1, now + SECOND * 31);
+        assert_eq!(health.looked(Looked::Silent, None, now + SECOND * 60), Condition::Alive);
+    }
+
+    #[test]
+    fn any_answer_to_a_look_is_a_sign_of_life() {
+        let now = Instant::now();
+        let mut health = Health::new(now);
+        for second in 1..100 {
+            let now = now + SECOND * second;
+            assert_eq!(health.looked(Looked::Unready, Some(now), now), Condition::Alive);
+            assert_ne!(health.looked(Looked::Refusing, Some(now), now), Condition::Dead);
+        }
     }
 
     #[test]
@@ -378,20 +439,14 @@ mod tests {
         let now = Instant::now();
         let patience = SECOND * 120;
         let mut health = Health::new(now);
-        health.sent();
         assert!(
-            !health.is_stalled(1, patience, now + patience * 10),
+            !health.is_stalled(0, patience, now + patience * 10),
             "a first token takes as long as it takes"
         );
         health.work(7, now + SECOND);
-        health.sent();
-        assert!(!health.is_stalled(2, patience, now + patience));
-        assert!(health.is_stalled(2, patience, now + SECOND + patience));
-        assert!(
-            !health.is_stalled(1, patience, now + SECOND + patience),
-            "the one that had some is gone"
-        );
+        assert!(!health.is_stalled(1, patience, now + patience));
+        assert!(health.is_stalled(1, patience, now + SECOND + patience));
         health.work(8, now + patience);
-        assert!(!health.is_stalled(2, patience, now + SECOND + patience));
+        assert!(!health.is_stalled(1, patience, now + SECOND + patience));
     }
 }

@@ -4,13 +4,14 @@
 //! thousands in flight each answer costs the same as with ten. Replicas come and go while items wait and are asked for.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::future::OptionFuture;
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use tidemill_domain::{Capacity, Prompt};
-use tidemill_inference::{Engine, Load};
+use tidemill_inference::{Engine, Load, ProbeError};
 use tidemill_service::Slots;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -22,7 +23,9 @@ use crate::routing::Queue;
 pub(crate) use crate::routing::Wish;
 use crate::sent::Sent;
 
-/// How long a replica may take to say that it is there.
+/// How long a replica may take to tell its load, before it is asked only whether it is there, and how long to say that.
+/// An engine may tell the one between two steps alone.
+const LOAD_PATIENCE: Duration = Duration::from_secs(1);
 const LOOK_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Requests in flight for each item that is taken ahead: the next is at hand when a place becomes free, a place has a choice, and
@@ -175,7 +178,7 @@ impl<E: Engine> Pool<E> {
             let mut state = self.lock();
             if state.queue.is_empty() {
                 match state.replicas.pick(Instant::now(), &wish) {
-                    Pick::Replica(index) => return Ok(state.replicas.book(index, &wish, Instant::now())),
+                    Pick::Replica(index) => return Ok(state.replicas.book(index, &wish)),
                     Pick::Hopeless(reason) => return Err(Hopeless(reason)),
                     // Something may become due, and nobody has waited for it so far.
                     Pick::Wait(_) => self.stirred.notify_one(),
@@ -207,6 +210,7 @@ impl<E: Engine> Pool<E> {
             pool: self,
             index: place.index,
             place,
+            is_flowing: AtomicBool::new(false),
             seat,
             life,
         })
@@ -237,7 +241,7 @@ impl<E: Engine> Pool<E> {
             let Some((wish, waits)) = state.queue.remove(ticket) else {
                 return;
             };
-            let place = state.replicas.book(index, &wish, now);
+            let place = state.replicas.book(index, &wish);
             if let Err(Ok(place)) = waits.send(Ok(place)) {
                 // It was given up just now.
                 state.replicas.free(place);
@@ -353,23 +357,34 @@ impl<E: Engine> Pool<E> {
 
 /// Looks whether an engine is there, and at its load where it says.
 async fn look<E: Engine>(engine: &E) -> (Looked, Load) {
-    let looking = async {
-        // One that says nothing may not have been asked.
-        if engine.capabilities().metrics
-            && let Ok(load) = engine.load().await
-            && load != Load::default()
-        {
-            return Ok(load);
-        }
-        engine.alive().await.map(|()| Load::default())
-    };
-    match timeout(LOOK_PATIENCE, looking).await {
-        Ok(Ok(load)) => (Looked::Answered, load),
+    // One that says nothing may not have been asked.
+    if engine.capabilities().metrics
+        && let Ok(Ok(load)) = timeout(LOAD_PATIENCE, engine.load()).await
+        && load != Load::default()
+    {
+        return (Looked::Answered, load);
+    }
+    let looked = match timeout(LOOK_PATIENCE, engine.alive()).await {
+        Ok(Ok(())) => Looked::Answered,
         Ok(Err(error)) => {
             tracing::debug!(%error, "engine not found at a look");
-            (Looked::Nobody, Load::default())
+            found(&error)
         }
-        Err(_) => (Looked::Silent, Load::default()),
+        Err(_) => Looked::Silent,
+    };
+    (looked, Load::default())
+}
+
+/// What an error at a look tells. Whatever answers with a status is there, though perhaps not the engine itself.
+const fn found(error: &ProbeError) -> Looked {
+    match error {
+        ProbeError::Unauthorised { .. } | ProbeError::WrongModel { .. } => Looked::Refusing,
+        ProbeError::Unready { .. }
+        | ProbeError::NotOpenAi { .. }
+        | ProbeError::NoAnswer { .. }
+        | ProbeError::NoPromptLogprobs { .. } => Looked::Unready,
+        ProbeError::Silent { .. } => Looked::Silent,
+        ProbeError::Client(_) | ProbeError::Unreachable { .. } => Looked::Nobody,
     }
 }
 
@@ -400,6 +415,8 @@ pub(crate) struct Booking<'a, E: Engine> {
     pool: &'a Pool<E>,
     pub(crate) index: usize,
     place: Place,
+    /// Its answer has begun.
+    is_flowing: AtomicBool,
     seat: Arc<Seat<E>>,
     life: CancellationToken,
 }
@@ -421,6 +438,23 @@ impl<E: Engine> Booking<'_, E> {
         self.life.cancelled().await;
     }
 
+    /// The request is sent now. False when the place holds no more, for what became known of the replica since it was
+    /// booked: then nothing may be sent.
+    pub(crate) fn begin(&mut self) -> bool {
+        if self.life.is_cancelled() {
+            return false;
+        }
+        let mut state = self.pool.lock();
+        state.replicas.begin(&mut self.place, Instant::now())
+    }
+
+    /// The first token of the answer is there.
+    pub(crate) fn flows(&self) {
+        if !self.is_flowing.swap(true, Ordering::Relaxed) {
+            self.pool.lock().replicas.flows(self.index);
+        }
+    }
+
     /// Tells what an answer was.
     pub(crate) fn took(&self, took: Took) {
         self.pool.lock().replicas.took(self.place, took, Instant::now());
@@ -433,7 +467,12 @@ impl<E: Engine> Booking<'_, E> {
             _ => None,
         };
         let mut state = self.pool.lock();
-        let change = state.replicas.note(self.index, sign, Instant::now());
+        let now = Instant::now();
+        if let Some(pieces) = self.engine().progress().filter(|_| sign == Sign::Away) {
+            // What came before it went away says nothing of what it does now.
+            state.replicas.progressed(self.index, pieces, now);
+        }
+        let change = state.replicas.note(self.index, sign, now);
         self.pool.apply(&mut state, &self.seat, change, refusal.as_deref());
     }
 }
@@ -441,6 +480,9 @@ impl<E: Engine> Booking<'_, E> {
 impl<E: Engine> Drop for Booking<'_, E> {
     fn drop(&mut self) {
         let mut state = self.pool.lock();
+        if *self.is_flowing.get_mut() {
+            state.replicas.ended(self.index);
+        }
         state.replicas.free(self.place);
         self.pool.hand_out(&mut state);
     }

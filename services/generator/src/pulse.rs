@@ -1,6 +1,7 @@
 //! What this generator can take, told to whoever dispatches, and its levels as metrics.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,12 +13,13 @@ use tidemill_streams::buckets;
 use tidemill_telemetry::Metric;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
 
 use crate::pool::Pool;
 
 /// Between two beats where nothing changes, and the shortest pause where something does.
 const BEAT: Duration = Duration::from_secs(2);
-const SHORTEST: Duration = Duration::from_millis(200);
+const SHORTEST: Duration = Duration::from_millis(100);
 
 /// How long the broker may take for one.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -27,8 +29,12 @@ pub(crate) struct Pulse<'a, E> {
     context: &'a Context,
     pool: &'a Pool<E>,
     board: &'a Board,
+    /// Its own: while a group that was stopped finishes what it has, another run of it may have begun.
     key: String,
 }
+
+/// Runs of groups in this process.
+static RUNS: AtomicU64 = AtomicU64::new(0);
 
 impl<'a, E: Engine> Pulse<'a, E> {
     pub(crate) fn new(context: &'a Context, group: &GroupId, pool: &'a Pool<E>, board: &'a Board) -> Self {
@@ -36,29 +42,37 @@ impl<'a, E: Engine> Pulse<'a, E> {
             context,
             pool,
             board,
-            key: format!("{group}.{}", context.holder),
+            key: format!("{group}.{}-{}", context.holder, RUNS.fetch_add(1, Ordering::Relaxed)),
         }
     }
 
-    /// Beats until the future is dropped: every two seconds, and at once when the number changed by much.
-    pub(crate) async fn beat(&self) {
+    /// Beats every two seconds, and at once when the number changed by much, until `stopped`: what is taken then is over, though
+    /// what was taken goes on.
+    pub(crate) async fn beat(&self, stopped: &CancellationToken) {
         let mut slots = self.pool.slots();
-        loop {
+        while !stopped.is_cancelled() {
             let capacity = self.pool.capacity();
             let told = capacity.slots;
             self.board.put(&self.key, &capacity, self.pool.preemptions());
             self.write(&capacity).await;
             let beat = Instant::now();
-            sleep_until(beat + SHORTEST).await;
-            tokio::select! {
-                () = sleep_until(beat + BEAT) => {}
-                () = changed_by_much(&mut slots, self.pool, told) => {}
+            let next = async {
+                sleep_until(beat + SHORTEST).await;
+                tokio::select! {
+                    () = sleep_until(beat + BEAT) => {}
+                    () = changed_by_much(&mut slots, self.pool, told) => {}
+                }
+            };
+            tokio::select! { biased;
+                () = stopped.cancelled() => {}
+                () = next => {}
             }
         }
+        self.end().await;
     }
 
     /// Nothing is taken any more.
-    pub(crate) async fn end(&self) {
+    async fn end(&self) {
         self.board.remove(&self.key);
         let deleting = async {
             self.bucket()
@@ -129,7 +143,7 @@ impl Board {
     fn put(&self, key: &str, capacity: &Capacity, preemptions: u64) {
         let mut groups = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let before = groups.insert(key.to_owned(), Levels::of(capacity, preemptions));
-        let before = before.map_or(preemptions, |levels| levels.preemptions);
+        let before = before.map_or(0, |levels| levels.preemptions);
         tidemill_telemetry::add(Metric::EnginePreemptions, preemptions.saturating_sub(before), []);
         show(&groups);
     }
@@ -167,7 +181,66 @@ impl Levels {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use async_nats::jetstream::kv::Operation;
+    use futures::StreamExt as _;
+    use tidemill_config::Config;
+    use tidemill_inference::OpenAi;
+    use tidemill_service::{connect, prepare};
+    use tidemill_storage::{Address, Store as Objects};
+    use tidemill_testkit::Broker;
+
     use super::*;
+    use crate::pool::Terms;
+
+    #[tokio::test]
+    async fn a_run_that_is_stopped_takes_back_its_own_word_at_once_and_no_other() {
+        let (broker, folder) = (Broker::start().unwrap(), tempfile::tempdir().unwrap());
+        let config = Config::default();
+        let connection = connect(&config, &broker.url(), "test").await.unwrap();
+        let store = Objects::open(Address::of_folder(folder.path())).unwrap();
+        prepare(&connection, &config, &store, true).await.unwrap();
+        let context = Context::new("generator", connection, store, Arc::new(config));
+        let terms = Terms {
+            seed: 1,
+            stall_patience: BEAT,
+            most: 8,
+        };
+        let (pool, board, group) = (
+            Pool::<OpenAi>::new(Vec::new(), terms),
+            Board::default(),
+            "0123456789abcdef".parse().unwrap(),
+        );
+        let pulse = || Pulse::new(&context, &group, &pool, &board);
+        let (old, new) = (pulse(), pulse());
+        let (stop_old, stop_new) = (CancellationToken::new(), CancellationToken::new());
+        let mut told = old.bucket().await.unwrap().watch_all().await.unwrap();
+        let mut gone = async |beats: &[&Pulse<'_, OpenAi>]| {
+            let mut keys: Vec<&str> = beats.iter().map(|pulse| pulse.key.as_str()).collect();
+            loop {
+                let entry = told.next().await.unwrap().unwrap();
+                if entry.operation != Operation::Put {
+                    return entry.key;
+                }
+                keys.retain(|key| *key != entry.key);
+                if keys.is_empty() {
+                    return String::new();
+                }
+            }
+        };
+        let following = async {
+            assert_eq!(gone(&[&old, &new]).await, "", "both said something");
+            stop_old.cancel();
+            // The old one still has what it took, and the new one goes on.
+            assert_eq!(gone(&[&old]).await, old.key);
+            assert!(new.bucket().await.unwrap().get(&new.key).await.unwrap().is_some());
+            assert!(board.0.lock().unwrap().keys().eq([&new.key]));
+            stop_new.cancel();
+            assert_eq!(gone(&[&old]).await, new.key);
+        };
+        tokio::join!(old.beat(&stop_old), new.beat(&stop_new), following);
+    }
 
     #[test]
     fn a_quarter_is_much() {

@@ -12,10 +12,10 @@ use tidemill_inference::Load;
 use tokio::time::Instant;
 
 use crate::controller::{Controller, Event, Sample};
-use crate::health::{Breaker, Health, LOOK_AGAIN, Looked};
+use crate::health::{Breaker, Condition, Health, LOOK_AGAIN, Looked};
 use crate::routing::{Fit, Lengths, Prefixes, Wish};
 
-/// How long every replica must have refused every request before items are failed for it.
+/// How long after its first refusal, with nothing else between, a replica must still refuse before items are failed for it.
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Between two looks at a replica that is sent nothing at present.
@@ -31,6 +31,8 @@ pub(crate) struct Replicas {
     next: usize,
     seed: u64,
     lengths: Lengths,
+    /// Preemptions that all replicas counted meanwhile.
+    preemptions: u64,
     /// How long requests that have tokens may get none before their replica counts as standing still.
     stall_patience: Duration,
 }
@@ -41,18 +43,40 @@ struct State {
     controller: Controller,
     breaker: Breaker,
     health: Health,
+    /// Places that are booked.
     in_flight: u32,
+    /// Those of them whose request is sent, and those whose answer has begun.
+    sent: u32,
+    flowing: u32,
     /// Tokens of answers that are expected of what is in flight.
     outstanding: u64,
     prefixes: Prefixes,
     load: Load,
+    /// Preemptions that it counted when it last said so.
+    preemptions: Option<u64>,
     /// Tokens that came with whole answers.
     answered: u64,
     looked: Option<Instant>,
     /// It is to take nothing more, and is forgotten once nothing is in flight there.
     is_leaving: bool,
-    /// Since when, and why, it refuses every request.
-    refusing: Option<(Instant, String)>,
+    /// It refused the last request, and has not been away since.
+    refusing: Option<Refusing>,
+}
+
+/// What a replica says that refuses every request.
+#[derive(Debug)]
+struct Refusing {
+    since: Instant,
+    /// When it last refused something.
+    last: Instant,
+    reason: String,
+}
+
+impl Refusing {
+    /// One refusal may come from what stands before an engine that restarts: it takes another one, later.
+    fn is_hopeless(&self) -> bool {
+        self.last.duration_since(self.since) >= REFUSAL_PATIENCE
+    }
 }
 
 /// Where a request may go.
@@ -70,7 +94,8 @@ pub(crate) enum Pick {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) index: usize,
-    sent: Instant,
+    /// When its request was sent.
+    sent: Option<Instant>,
     /// It decides whether the replica is sent more.
     is_probe: bool,
     expected_tokens: u32,
@@ -130,6 +155,7 @@ impl Replicas {
             next: 0,
             seed,
             lengths: Lengths::default(),
+            preemptions: 0,
             stall_patience,
         }
     }
@@ -145,9 +171,12 @@ impl Replicas {
             breaker: Breaker::default(),
             health: Health::new(now),
             in_flight: 0,
+            sent: 0,
+            flowing: 0,
             outstanding: 0,
             prefixes: Prefixes::default(),
             load: Load::default(),
+            preemptions: None,
             answered: 0,
             looked: None,
             is_leaving: false,
@@ -235,23 +264,52 @@ impl Replicas {
         }
     }
 
-    /// Books one request at a replica.
-    pub(crate) fn book(&mut self, index: usize, wish: &Wish, now: Instant) -> Place {
+    /// Books one request at a replica. It counts as sent once it [begins](Self::begin).
+    pub(crate) fn book(&mut self, index: usize, wish: &Wish) -> Place {
         self.lengths.add(wish.expected_tokens);
         let mut place = Place {
             index,
-            sent: now,
+            sent: None,
             is_probe: false,
             expected_tokens: wish.expected_tokens,
         };
         if let Some(state) = self.states.get_mut(&index) {
             state.in_flight += 1;
             state.outstanding += u64::from(wish.expected_tokens);
-            state.health.sent();
             state.prefixes.sent(wish);
             place.is_probe = state.breaker.sent();
         }
         place
+    }
+
+    /// The request of a place is sent now. False when the place holds no more: since it was booked the replica went away,
+    /// asked to be left alone, or is leaving.
+    pub(crate) fn begin(&mut self, place: &mut Place, now: Instant) -> bool {
+        let Some(state) = self.states.get_mut(&place.index) else {
+            return false;
+        };
+        let is_open = state.breaker.is_closed() || (place.is_probe && !state.breaker.is_open());
+        if !is_open || state.is_leaving || state.controller.held_until(now).is_some() {
+            return false;
+        }
+        if place.sent.replace(now).is_none() {
+            state.sent += 1;
+        }
+        true
+    }
+
+    /// An answer has begun at a replica: its first token is there.
+    pub(crate) fn flows(&mut self, index: usize) {
+        if let Some(state) = self.states.get_mut(&index) {
+            state.flowing += 1;
+        }
+    }
+
+    /// One that had begun is over, whatever came of it.
+    pub(crate) fn ended(&mut self, index: usize) {
+        if let Some(state) = self.states.get_mut(&index) {
+            state.flowing = state.flowing.saturating_sub(1);
+        }
     }
 
     /// Gives a booked request back.
@@ -260,6 +318,7 @@ impl Replicas {
             return;
         };
         state.in_flight = state.in_flight.saturating_sub(1);
+        state.sent = state.sent.saturating_sub(u32::from(place.sent.is_some()));
         state.outstanding = state.outstanding.saturating_sub(u64::from(place.expected_tokens));
         if place.is_probe {
             state.breaker.probed();
@@ -280,7 +339,7 @@ impl Replicas {
         }
         let event = Event::Answered {
             tokens: took.tokens,
-            sent: place.sent,
+            sent: place.sent.unwrap_or(now),
             first_token: took.first_token,
         };
         state.controller.observe(event, now);
@@ -304,10 +363,7 @@ impl Replicas {
             Sign::Bad => state.answered_badly(another, now),
             Sign::Stalled => {
                 // The others may stand still as well, and need not wait for it one by one.
-                if state
-                    .health
-                    .is_stalled(state.in_flight, stall_patience.mul_f64(0.9), now)
-                {
+                if state.health.is_stalled(state.flowing, stall_patience.mul_f64(0.9), now) {
                     return state.die(now);
                 }
                 state.answered_badly(another, now)
@@ -316,7 +372,7 @@ impl Replicas {
                 let event = Event::TurnedAway {
                     overloaded,
                     pause,
-                    in_flight: state.in_flight,
+                    in_flight: state.sent,
                 };
                 state.controller.observe(event, now);
                 match state.answered(false, now) {
@@ -324,10 +380,25 @@ impl Replicas {
                     change => change,
                 }
             }
-            Sign::Away => state.open(now),
-            Sign::Refusing(reason) => {
-                state.refusing.get_or_insert((now, reason));
+            Sign::Away => {
+                state.refusing = None;
                 state.open(now)
+            }
+            Sign::Refusing(reason) => {
+                match &mut state.refusing {
+                    Some(refusing) => refusing.last = now,
+                    none => {
+                        *none = Some(Refusing {
+                            since: now,
+                            last: now,
+                            reason,
+                        });
+                    }
+                }
+                match state.open(now) {
+                    Change::None => Change::Level,
+                    change => change,
+                }
             }
         }
     }
@@ -344,9 +415,16 @@ impl Replicas {
         let pause = match state.in_flight {
             _ if state.health.missed() > 0 => LOOK_AGAIN,
             0 => LOOK_IDLE,
-            _ => state.controller.next_sample(),
+            _ => state.controller.next_sample(state.sent),
         };
         Some(looked + pause)
+    }
+
+    /// Takes note of the pieces of streamed answers that came from a replica so far.
+    pub(crate) fn progressed(&mut self, index: usize, pieces: u64, now: Instant) {
+        if let Some(state) = self.states.get_mut(&index) {
+            state.health.work(state.answered + pieces, now);
+        }
     }
 
     /// Takes note of a look at a replica: whether it answered, its load, and the pieces of streamed answers that came from it
@@ -366,30 +444,46 @@ impl Replicas {
         state.looked = Some(now);
         let work = state.answered + pieces.unwrap_or(0);
         state.health.work(work, now);
-        let is_away = !state.breaker.is_closed();
-        if state.health.looked(looked, is_away) {
-            let is_known = !state.breaker.looked(false, now) && state.breaker.is_open() && state.in_flight == 0;
-            return if is_known { Change::None } else { state.die(now) };
+        match looked {
+            Looked::Answered => {}
+            // It would refuse requests as well.
+            Looked::Refusing => state.refusing.iter_mut().for_each(|refusing| refusing.last = now),
+            Looked::Unready | Looked::Nobody | Looked::Silent => state.refusing = None,
         }
-        if pieces.is_some() && state.health.is_stalled(state.in_flight, stall_patience, now) {
+        match state.health.looked(looked, state.breaker.away_since(), now) {
+            Condition::Alive => {}
+            Condition::Missing if !state.breaker.is_open() => return state.open(now),
+            Condition::Missing => {}
+            Condition::Dead if state.breaker.is_open() && state.in_flight == 0 => {}
+            Condition::Dead => {
+                state.breaker.looked(false, now);
+                return state.die(now);
+            }
+        }
+        if pieces.is_some() && state.health.is_stalled(state.flowing, stall_patience, now) {
             return state.die(now);
         }
         if state.breaker.is_open() {
             let answered = looked == Looked::Answered;
-            return if state.breaker.looked(answered, now) {
-                Change::Closed
-            } else {
-                Change::None
+            return match () {
+                () if state.breaker.looked(answered, now) => Change::Closed,
+                () if state.refusing.as_ref().is_some_and(Refusing::is_hopeless) => Change::Level,
+                () => Change::None,
             };
         }
         if looked != Looked::Answered {
             return Change::None;
         }
         state.load = load;
+        if let Some(counted) = load.preemptions {
+            let before = state.preemptions.replace(counted);
+            // The first count is of what was before.
+            self.preemptions += before.map_or(0, |before| counted.saturating_sub(before));
+        }
         let before = state.controller.limit();
         let sample = Sample {
             load,
-            in_flight: state.in_flight,
+            in_flight: state.sent,
             work,
         };
         let limit = state.controller.observe(Event::Sampled(sample), now);
@@ -414,6 +508,11 @@ impl Replicas {
         self.states.values().map(State::allowed).sum()
     }
 
+    /// Requests that they may have in a moment.
+    pub(crate) fn allowed_soon(&self) -> u32 {
+        self.states.values().map(State::allowed_soon).sum()
+    }
+
     /// The most that they may ever have.
     pub(crate) fn bound(&self) -> u32 {
         let staying = self.states.values().filter(|state| !state.is_leaving);
@@ -433,38 +532,33 @@ impl Replicas {
         });
         Capacity {
             schema: 1,
-            slots: self.allowed(),
+            slots: self.allowed_soon(),
             in_flight: self.states.values().map(|state| state.in_flight).sum(),
             replicas: replicas.collect(),
         }
     }
 
-    /// Preemptions that the engines counted, of those that count them.
-    pub(crate) fn preemptions(&self) -> u64 {
-        self.states.values().filter_map(|state| state.load.preemptions).sum()
+    /// Preemptions that the engines counted since they joined, of those that count them.
+    pub(crate) const fn preemptions(&self) -> u64 {
+        self.preemptions
     }
 
     fn nowhere(&self, now: Instant) -> Pick {
-        if let Some(reason) = self.hopeless(now) {
+        if let Some(reason) = self.hopeless() {
             return Pick::Hopeless(reason);
         }
         let holds = self
             .states
             .values()
             .filter_map(|state| state.controller.held_until(now));
-        let patience = self.states.values().filter_map(|state| state.refusing.as_ref());
-        let patience = patience.map(|(since, _)| *since + REFUSAL_PATIENCE);
-        Pick::Wait(holds.chain(patience).filter(|time| *time > now).min())
+        Pick::Wait(holds.min())
     }
 
-    fn hopeless(&self, now: Instant) -> Option<String> {
-        let refused = |state: &State| {
-            let (since, _) = state.refusing.as_ref()?;
-            (now.duration_since(*since) >= REFUSAL_PATIENCE).then_some(())
-        };
-        self.states.values().map(refused).collect::<Option<Vec<()>>>()?;
-        let (_, last) = self.states.last_key_value()?;
-        last.refusing.as_ref().map(|(_, reason)| reason.clone())
+    fn hopeless(&self) -> Option<String> {
+        let refusing = || self.states.values().map(|state| state.refusing.as_ref());
+        let is_hopeless = refusing().all(|refusing| refusing.is_some_and(Refusing::is_hopeless));
+        let last = refusing().next_back()??;
+        is_hopeless.then(|| last.reason.clone())
     }
 }
 
@@ -490,6 +584,15 @@ impl State {
             () if self.is_leaving || self.breaker.is_open() => 0,
             () if self.breaker.is_closed() => self.controller.limit(),
             () => 1,
+        }
+    }
+
+    /// Requests that it may have in a moment.
+    fn allowed_soon(&self) -> u32 {
+        if self.breaker.is_closed() && !self.is_leaving {
+            self.controller.limit_soon()
+        } else {
+            self.allowed()
         }
     }
 
@@ -532,8 +635,9 @@ impl State {
     }
 
     fn die(&mut self, now: Instant) -> Change {
-        self.breaker.open(false, now);
-        self.health.restart(self.in_flight, now);
+        self.refusing = None;
+        self.open(now);
+        self.health.alive(now);
         self.prefixes.forget();
         Change::Died
     }

@@ -99,7 +99,7 @@ fn json_row(row: &Row<'_>) -> Value {
         "extracted": graded.and_then(|grade| grade.extracted.as_ref()),
         "target": target,
         "outcome": row.outcome(),
-        "score": graded.map(|grade| grade.score),
+        "score": graded.filter(|grade| grade.outcome.is_scored()).map(|grade| grade.score),
         "score_before_cut": graded.and_then(|grade| grade.score_before_cut),
         "grader": graded.map(|grade| &grade.grader),
         "reason": row.reason(),

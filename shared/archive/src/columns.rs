@@ -336,7 +336,11 @@ fn values(row: &Row<'_>) -> Vec<Vec<Value>> {
         optional(graded.and_then(|grade| grade.extracted.as_ref())),
         texts(row.targets()),
         vec![row.outcome().into()],
-        of_grade(|grade| Value::Double(grade.score)),
+        graded
+            .filter(|grade| grade.outcome.is_scored())
+            .map(|grade| Value::Double(grade.score))
+            .into_iter()
+            .collect(),
         graded
             .and_then(|grade| grade.score_before_cut)
             .map(Value::Double)

@@ -167,7 +167,7 @@ impl Default for Loader {
 pub struct Generator {
     /// The most requests that one generator has in flight over all engines. Default 4096.
     pub max_in_flight: u32,
-    /// Tries of one item at an engine that answers, but answers badly. Default 3.
+    /// Tries of one item at an engine that answers, but answers badly; about 7 seconds pass before the last of them. Default 5.
     pub attempts: u32,
     /// How long one request may take that is not streamed, and how long a streamed one may wait for its first token.
     /// Default `30m`.
@@ -190,7 +190,7 @@ impl Default for Generator {
     fn default() -> Self {
         Self {
             max_in_flight: 4_096,
-            attempts: 3,
+            attempts: 5,
             request_timeout: Duration::from_secs(1_800),
             stream_above: 64,
             stall_timeout: Duration::from_secs(120),

@@ -3,12 +3,13 @@
 //! Of a server of which nothing more is known: text streams but cannot be continued (it tells no token ids), likelihoods come
 //! by `echo` with `logprobs` and pass the gate or are refused, and there are no metrics.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use tidemill_domain::{EngineKind, Partial, Prompt};
+use tokio::time::Instant;
 
 use crate::assembly;
 use crate::body::{self, NEUTRAL_FIELDS, STREAM_OPTIONS, Style, Words};
@@ -29,6 +30,9 @@ const ALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long a live engine may take to tell its load.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long an engine that has no metrics is not asked for them again.
+const NO_METRICS_FOR: Duration = Duration::from_secs(60);
 
 /// Tokens whose text shows whether the last of them ends with a whole character.
 const SEAM_TOKENS: usize = 8;
@@ -68,7 +72,25 @@ struct Learnt {
     refuses_neutral_fields: AtomicBool,
     refuses_stream_options: AtomicBool,
     refuses_zero_tokens: AtomicBool,
-    has_no_metrics: AtomicBool,
+    no_metrics: NoMetrics,
+}
+
+/// When an engine was last found to have no metrics. Another one may have taken its place, so it is asked again.
+#[derive(Debug, Default)]
+struct NoMetrics(Mutex<Option<Instant>>);
+
+impl NoMetrics {
+    /// There are none, as far as is known.
+    fn is_known(&self, now: Instant) -> bool {
+        let found = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        found.is_some_and(|found| now.duration_since(found) < NO_METRICS_FOR)
+    }
+
+    /// There were none. True the first time.
+    fn found(&self, now: Instant) -> bool {
+        let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        found.replace(now).is_none()
+    }
 }
 
 impl OpenAi {
@@ -371,7 +393,7 @@ impl Engine for OpenAi {
     }
 
     async fn load(&self) -> Result<Load, ProbeError> {
-        if !self.capabilities.metrics || self.learnt.has_no_metrics.load(Ordering::Relaxed) {
+        if !self.capabilities.metrics || self.learnt.no_metrics.is_known(Instant::now()) {
             return Ok(Load::default());
         }
         let outcome = self.client.get(Endpoint::Metrics, Connection::Kept, LOAD_TIMEOUT).await;
@@ -386,8 +408,9 @@ impl Engine for OpenAi {
                 status: 404 | 405 | 501,
                 ..
             } => {
-                self.learnt.has_no_metrics.store(true, Ordering::Relaxed);
-                tracing::info!(engine = self.client.url(), "engine was started without metrics");
+                if self.learnt.no_metrics.found(Instant::now()) {
+                    tracing::info!(engine = self.client.url(), "engine was started without metrics");
+                }
                 Ok(Load::default())
             }
             other => Err(ProbeError::Unreachable {
@@ -438,4 +461,21 @@ fn refuses(outcome: &HttpOutcome, parameters: &[&str]) -> bool {
     };
     let complaint = Complaint::read(body);
     !complaint.is_overflow() && parameters.iter().any(|parameter| complaint.is_about(parameter))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_engine_without_metrics_is_asked_for_them_again_after_a_while() {
+        let now = Instant::now();
+        let metrics = NoMetrics::default();
+        assert!(!metrics.is_known(now));
+        assert!(metrics.found(now));
+        assert!(metrics.is_known(now + NO_METRICS_FOR / 2));
+        assert!(!metrics.is_known(now + NO_METRICS_FOR));
+        assert!(!metrics.found(now + NO_METRICS_FOR), "it is said once");
+        assert!(metrics.is_known(now + NO_METRICS_FOR));
+    }
 }

@@ -42,6 +42,22 @@ pub enum ProbeError {
         /// What happened.
         why: String,
     },
+    /// Something answers that it cannot serve now.
+    #[error("the server at {url} is not ready: {why}")]
+    Unready {
+        /// The base address.
+        url: String,
+        /// What it answered.
+        why: String,
+    },
+    /// A connection was made or may yet be, and no answer came in time.
+    #[error("the server at {url} does not answer: {why}")]
+    Silent {
+        /// The base address.
+        url: String,
+        /// What happened.
+        why: String,
+    },
     /// The server wants another key.
     #[error("the server at {url} refuses the API key (status {status})")]
     Unauthorised {
@@ -105,7 +121,13 @@ impl ProbeError {
     /// Waiting may help: the server may still be starting.
     #[must_use]
     pub const fn is_passing(&self) -> bool {
-        matches!(self, Self::Unreachable { .. } | Self::NoAnswer { passing: true, .. })
+        matches!(
+            self,
+            Self::Unreachable { .. }
+                | Self::Unready { .. }
+                | Self::Silent { .. }
+                | Self::NoAnswer { passing: true, .. }
+        )
     }
 }
 
@@ -222,7 +244,7 @@ pub(crate) async fn serves(client: &Client, model: &str, timeout: Duration) -> R
             ..
         } => {
             let why = format!("GET /v1/models gave status {status}");
-            return Err(ProbeError::Unreachable { url, why });
+            return Err(ProbeError::Unready { url, why });
         }
         HttpOutcome::Answered { status, .. } => {
             let why = format!("GET /v1/models gave status {status}");
@@ -230,7 +252,7 @@ pub(crate) async fn serves(client: &Client, model: &str, timeout: Duration) -> R
         }
         HttpOutcome::TimedOut(limit) => {
             let why = format!("GET /v1/models gave nothing within {limit:?}");
-            return Err(ProbeError::Unreachable { url, why });
+            return Err(ProbeError::Silent { url, why });
         }
         HttpOutcome::Cut(why) | HttpOutcome::Unreachable(why) | HttpOutcome::Lost(why) => {
             return Err(ProbeError::Unreachable { url, why });

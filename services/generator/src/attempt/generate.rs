@@ -5,7 +5,7 @@ use tidemill_inference::{Answer, Attempt, Connection, Engine, Request, Verdict};
 use tidemill_service::now;
 use tokio::sync::watch;
 
-use super::Ask;
+use super::{Ask, Flows};
 use crate::parking::Spot;
 use crate::replicas::Took;
 
@@ -98,7 +98,7 @@ impl<E: Engine> Ask<E> for Generate<'_> {
         }
     }
 
-    async fn ask(&mut self, engine: &E, connection: Connection) -> Attempt<Answer> {
+    async fn ask(&mut self, engine: &E, connection: Connection, flows: Flows<'_>) -> Attempt<Answer> {
         self.begin(engine);
         self.has_begun = false;
         if !self.request.stream {
@@ -121,6 +121,7 @@ impl<E: Engine> Ask<E> for Generate<'_> {
         let mut grown = |partial: &Partial| {
             // The event that ends an answer need not bring a token.
             *has_begun |= partial.completion_tokens > 0 && partial.completion_tokens != held;
+            flows();
             if is_new {
                 first_token.get_or_insert_with(now);
             }

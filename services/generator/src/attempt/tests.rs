@@ -411,3 +411,81 @@ async fn an_item_that_waited_long_for_room_is_looked_for_before_it_is_asked() {
     assert_eq!((ended, course.tally.requests), (Err(GivenBack::Overtaken), 0));
     assert!(left.lock().unwrap().is_empty());
 }
+
+#[test]
+fn tries_are_spread_so_that_an_engine_may_fail_for_some_seconds() {
+    let mut budget = Budget::new(5);
+    let mut pauses = Vec::new();
+    let failed = loop {
+        match budget.judge(retry("status 500"), Brought::Nothing, Instant::now()) {
+            Step::Again { pause, .. } => pauses.push(pause),
+            Step::End(ended) => break ended,
+        }
+    };
+    assert_eq!((ending(&failed), pauses.len()), (Ending::EngineError, 4));
+    assert_eq!(pauses[0], FIRST_PAUSE);
+    assert!(pauses.iter().sum::<Duration>() >= Duration::from_secs(5), "{pauses:?}");
+}
+
+#[test]
+fn the_first_loss_of_an_engine_is_no_reason_to_wait_and_later_ones_are() {
+    let mut budget = Budget::new(3);
+    let mut lose = || match budget.judge(down(true), Brought::Nothing, Instant::now()) {
+        Step::Again { pause, .. } => pause,
+        Step::End(ended) => panic!("{ended:?}"),
+    };
+    assert_eq!(lose(), Duration::ZERO);
+    assert!(lose() >= NEXT_PAUSE / 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waited_for_room_is_not_sent_while_its_server_asks_to_be_left_alone() {
+    let seven = Duration::from_secs(7);
+    let busy = Sign::Busy {
+        overloaded: true,
+        pause: Some(seven),
+    };
+    for (sign, due) in [(busy, seven), (Sign::Away, Duration::ZERO)] {
+        let is_away = sign == Sign::Away;
+        let room = Semaphore::new(1);
+        let taken = room.acquire().await.unwrap();
+        let pool = pool_of(vec![Scripted::member("one", [])]);
+        let (signals, mut course) = (signals(), alone());
+        let begun = Instant::now();
+        let asking = asked_within(&room, &pool, &signals, &mut course);
+        let (ended, ()) = tokio::join!(asking, async {
+            let mut other = pool.book(Wish::default()).await.unwrap();
+            assert!(other.begin());
+            other.note(sign);
+            drop((other, taken));
+        });
+        assert_eq!(ending(&ended.unwrap()), Ending::Stop);
+        assert_eq!(course.tally.requests, 1);
+        assert!(begun.elapsed() >= due, "{:?}", begun.elapsed());
+        assert!(
+            !is_away || begun.elapsed() >= crate::health::FIRST_LOOK,
+            "only after a look"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_sent_before_it_is_due_however_long_that_is() {
+    let asked_for = Some(Duration::from_secs(600));
+    let away = Verdict::Busy {
+        status: 503,
+        why: "back in ten minutes".to_owned(),
+        retry_after: asked_for,
+    };
+    let later = Verdict::Retry {
+        why: "later".to_owned(),
+        on_new_connection: false,
+        retry_after: asked_for,
+    };
+    for verdict in [away, later] {
+        let begun = Instant::now();
+        let (ended, tally) = asked_of([verdict]).await;
+        assert_eq!((ending(&ended), tally.attempts), (Ending::Stop, 2));
+        assert!(begun.elapsed() >= Duration::from_secs(600), "{:?}", begun.elapsed());
+    }
+}

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Pauses after a server said that it is busy: the shortest, and the longest that it may ask for.
+/// Pauses after a server said that it is busy: the shortest, and the longest that it may ask for, which is as long as an item
+/// is kept waiting for a busy server.
 pub(crate) const SHORTEST_HOLD: Duration = Duration::from_millis(250);
-pub(crate) const LONGEST_HOLD: Duration = Duration::from_secs(60);
+pub(crate) const LONGEST_HOLD: Duration = Duration::from_secs(15 * 60);
 
 /// The longest that a level counts as too high before it is tried again.
 const LONGEST_CEILING: Duration = Duration::from_secs(30 * 60);

@@ -234,7 +234,9 @@ impl<'a> Running<'a> {
         let now = self.now();
         while let Pick::Replica(at) = self.generators[generator].replicas.pick(now, &Wish::default()) {
             let output = self.length();
-            let place = self.generators[generator].replicas.book(at, &Wish::default(), now);
+            let replicas = &mut self.generators[generator].replicas;
+            let mut place = replicas.book(at, &Wish::default());
+            replicas.begin(&mut place, now);
             if self.time < self.generators[generator].due[at] {
                 self.ran.sent_too_early += 1;
             }
@@ -495,4 +497,65 @@ fn what_is_not_said_is_not_nought() {
     }
     assert!(controller.limit() > 96, "nothing waits");
     assert_eq!(silent.limit(), 96, "nothing is known, and no token has come");
+}
+
+#[test]
+fn a_large_batch_is_reached_within_a_few_looks() {
+    let mut now = Instant::now();
+    let mut controller = Controller::new(1_024, 1);
+    let mut took = Duration::ZERO;
+    let mut sample = |in_flight: u32, pause: Duration| {
+        now += pause;
+        let load = Load {
+            running: Some(in_flight.min(256)),
+            waiting: Some(in_flight.saturating_sub(256)),
+            ..Load::default()
+        };
+        controller.observe(
+            Event::Sampled(Sample {
+                load,
+                in_flight,
+                work: 0,
+            }),
+            now,
+        );
+        (
+            controller.limit(),
+            controller.limit_soon(),
+            controller.next_sample(in_flight),
+        )
+    };
+    let (mut limit, mut soon, mut pause) = sample(0, Duration::ZERO);
+    assert_eq!((limit, soon), (96, 192), "what comes next is at hand");
+    while limit < 256 {
+        took += pause;
+        assert!(took <= Duration::from_millis(300), "{limit} after {took:?}");
+        (limit, soon, pause) = sample(limit, pause);
+    }
+    assert!(soon >= limit);
+    // Half as many again wait for good, and it goes back.
+    for _ in 0..20 {
+        (limit, soon, pause) = sample(limit, pause);
+    }
+    assert!((257..=300).contains(&limit) && soon == limit, "{limit}");
+}
+
+#[test]
+fn requests_that_the_engine_has_not_seen_yet_do_not_raise_the_level() {
+    let now = Instant::now();
+    let mut controller = Controller::new(1_024, 1);
+    for at in 1..20 {
+        let load = Load {
+            running: Some(10),
+            waiting: Some(0),
+            ..Load::default()
+        };
+        let sample = Sample {
+            load,
+            in_flight: 96,
+            work: 0,
+        };
+        controller.observe(Event::Sampled(sample), now + SAMPLE_RAMP * at);
+    }
+    assert_eq!(controller.limit(), 96);
 }

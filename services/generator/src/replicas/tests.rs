@@ -43,12 +43,19 @@ fn picked(replicas: &Replicas, now: Instant, wish: &Wish) -> usize {
 /// Books one request where it is best.
 fn booked(replicas: &mut Replicas, now: Instant, wish: &Wish) -> Place {
     let index = picked(replicas, now, wish);
-    replicas.book(index, wish, now)
+    sent(replicas, index, wish, now)
+}
+
+/// Books one request and sends it.
+fn sent(replicas: &mut Replicas, index: usize, wish: &Wish, now: Instant) -> Place {
+    let mut place = replicas.book(index, wish);
+    replicas.begin(&mut place, now);
+    place
 }
 
 fn filled(replicas: &mut Replicas, index: usize, requests: u32) -> Vec<Place> {
     (0..requests)
-        .map(|_| replicas.book(index, &any(), Instant::now()))
+        .map(|_| sent(replicas, index, &any(), Instant::now()))
         .collect()
 }
 
@@ -193,10 +200,13 @@ fn an_engine_in_which_nothing_moves_is_lost_also_when_it_answers_looks() {
     let at =
         |replicas: &mut Replicas, pieces, now| replicas.looked(0, Looked::Answered, Load::default(), Some(pieces), now);
     let mut one = replicas(&[4]);
-    filled(&mut one, 0, 3);
+    let places = filled(&mut one, 0, 3);
+    one.flows(0);
     at(&mut one, 10, now);
     assert_eq!(at(&mut one, 10, now + STALL - SECOND), Change::None);
     assert_eq!(at(&mut one, 10, now + STALL), Change::Died);
+    one.ended(0);
+    places.into_iter().for_each(|place| one.free(place));
     // The next one waits for its first token for as long as it takes.
     let later = now + STALL + SECOND;
     assert_eq!(at(&mut one, 10, later), Change::Closed);
@@ -206,9 +216,115 @@ fn an_engine_in_which_nothing_moves_is_lost_also_when_it_answers_looks() {
     // Where pieces are not counted, answers that stall one after another say it.
     let mut uncounted = replicas(&[4]);
     filled(&mut uncounted, 0, 3);
+    (0..3).for_each(|_| uncounted.flows(0));
     uncounted.note(0, Sign::Good, now);
     assert_eq!(uncounted.note(0, Sign::Stalled, now + STALL / 2), Change::None);
     assert_eq!(uncounted.note(0, Sign::Stalled, now + STALL), Change::Died);
+}
+
+#[test]
+fn a_replica_does_not_stand_still_while_nothing_of_it_is_awaited_but_first_tokens() {
+    let now = Instant::now();
+    let at =
+        |replicas: &mut Replicas, pieces, now| replicas.looked(0, Looked::Answered, Load::default(), Some(pieces), now);
+    let mut waits = replicas(&[8]);
+    // Two that were sent together: one is answered, the other waits for its first token ever since.
+    let places = filled(&mut waits, 0, 2);
+    waits.flows(0);
+    at(&mut waits, 10, now + SECOND);
+    waits.ended(0);
+    waits.free(places[0]);
+    assert_eq!(at(&mut waits, 10, now + 2 * STALL), Change::None);
+
+    // Places whose items wait for a broker that is away are not in flight, for the controller neither.
+    let mut booked = replicas(&[8]);
+    let sent = filled(&mut booked, 0, 1);
+    at(&mut booked, 10, now + SECOND);
+    let places: Vec<Place> = (0..4).map(|_| booked.book(0, &any())).collect();
+    booked.free(sent[0]);
+    assert_eq!(at(&mut booked, 10, now + 2 * STALL), Change::None);
+    assert_eq!((booked.in_flight(0), booked.states[&0].sent), (4, 0));
+    places.into_iter().for_each(|place| booked.free(place));
+}
+
+#[test]
+fn a_place_holds_until_its_replica_is_away_or_asks_to_be_left_alone() {
+    let now = Instant::now();
+    for sign in [busy(true, Some(7 * SECOND)), Sign::Away, Sign::Refusing(String::new())] {
+        let mut replicas = replicas(&[4]);
+        let (mut first, mut second) = (replicas.book(0, &any()), replicas.book(0, &any()));
+        assert!(replicas.begin(&mut first, now));
+        replicas.note(0, sign.clone(), now);
+        assert!(!replicas.begin(&mut second, now), "{sign:?}");
+        replicas.free(second);
+    }
+    // The one request that decides goes out; one that was booked before does not.
+    let mut replicas = replicas(&[4]);
+    let mut early = replicas.book(0, &any());
+    replicas.note(0, Sign::Away, now);
+    looked(&mut replicas, 0, Looked::Answered, now);
+    let mut probe = replicas.book(0, &any());
+    assert!(!replicas.begin(&mut early, now) && replicas.begin(&mut probe, now));
+    replicas.leave(0);
+    assert!(!replicas.begin(&mut early, now));
+}
+
+#[test]
+fn a_slow_engine_is_sent_nothing_more_and_keeps_what_it_has() {
+    let now = Instant::now();
+    let mut replicas = replicas(&[4]);
+    filled(&mut replicas, 0, 3);
+    let mut changes = Vec::new();
+    let mut time = now;
+    while time < now + 26 * SECOND {
+        time = replicas.next_look(0, time).unwrap() + 2 * SECOND;
+        changes.push(looked(&mut replicas, 0, Looked::Silent, time));
+    }
+    assert_eq!(changes.iter().filter(|change| **change != Change::None).count(), 1);
+    assert_eq!(changes[2], Change::Opened);
+    assert_eq!(replicas.pick(time, &any()), Pick::Wait(None));
+    assert_eq!(
+        looked(&mut replicas, 0, Looked::Silent, now + 31 * SECOND),
+        Change::Died
+    );
+}
+
+#[test]
+fn a_status_at_a_look_is_not_nobody_and_what_works_is_not_lost() {
+    let now = Instant::now();
+    let mut replicas = replicas(&[4]);
+    filled(&mut replicas, 0, 3);
+    replicas.note(0, Sign::Away, now);
+    for second in 1..60 {
+        let now = now + second * SECOND;
+        assert_eq!(looked(&mut replicas, 0, Looked::Unready, now), Change::None);
+    }
+    // Its streams bring tokens although nothing new gets through.
+    let at = now + 60 * SECOND;
+    let change = replicas.looked(0, Looked::Nobody, Load::default(), Some(7), at);
+    assert_eq!(change, Change::None);
+    assert_eq!(
+        looked(&mut replicas, 0, Looked::Nobody, at),
+        Change::None,
+        "it worked just now"
+    );
+}
+
+#[test]
+fn preemptions_count_from_the_first_look_on() {
+    let now = Instant::now();
+    let mut replicas = replicas(&[4, 4]);
+    let mut at = |index, preemptions| {
+        let load = Load {
+            preemptions,
+            ..Load::default()
+        };
+        replicas.looked(index, Looked::Answered, load, None, now);
+        replicas.preemptions()
+    };
+    assert_eq!((at(0, Some(1_000)), at(0, Some(1_002))), (0, 2));
+    assert_eq!((at(1, Some(50)), at(0, None), at(0, Some(1_003))), (2, 2, 3));
+    assert_eq!((at(0, Some(1)), at(0, Some(2))), (3, 4), "it began anew");
 }
 
 #[test]
@@ -228,12 +344,12 @@ fn a_busy_replica_is_left_alone_until_it_is_due_and_cut_once() {
         "as asked, and a little apart from others"
     );
     assert_eq!(replicas.pick(now + seven - SECOND, &any()), Pick::Wait(Some(due)));
-    let mut sent = 0;
+    let mut went = 0;
     while let Pick::Replica(index) = replicas.pick(due, &any()) {
-        replicas.book(index, &any(), due);
-        sent += 1;
+        sent(&mut replicas, index, &any(), due);
+        went += 1;
     }
-    assert_eq!(sent, 45, "all were turned away: half, and once");
+    assert_eq!(went, 45, "all were turned away: half, and once");
 }
 
 #[test]
@@ -272,7 +388,7 @@ fn an_absurd_wait_is_bounded() {
     let Pick::Wait(Some(due)) = replicas.pick(now, &any()) else {
         panic!("it is left alone");
     };
-    assert!(due - now <= Duration::from_secs(61));
+    assert!(due - now >= Duration::from_secs(15 * 60) && due - now <= Duration::from_secs(15 * 60 + 1));
 }
 
 #[test]
@@ -284,7 +400,14 @@ fn when_every_replica_refuses_every_request_there_is_no_hope_after_a_while() {
     assert_eq!(picked(&two, now, &any()), 1);
     two.note(1, wrong_model(), now);
     let patience = now + REFUSAL_PATIENCE;
-    assert_eq!(two.pick(now, &any()), Pick::Wait(Some(patience)));
+    assert_eq!(two.pick(patience, &any()), Pick::Wait(None), "once is not always");
+    two.note(0, wrong_model(), patience);
+    assert_eq!(two.pick(patience, &any()), Pick::Wait(None), "the other one may not");
+    assert_eq!(
+        two.note(1, wrong_model(), patience),
+        Change::Level,
+        "those that wait are told"
+    );
     assert_eq!(
         two.pick(patience, &any()),
         Pick::Hopeless("status 404: no such model".to_owned())
@@ -293,7 +416,33 @@ fn when_every_replica_refuses_every_request_there_is_no_hope_after_a_while() {
     let mut two = replicas(&[1, 1]);
     two.note(0, wrong_model(), now);
     two.note(1, Sign::Away, now);
+    two.note(0, wrong_model(), patience);
     assert!(matches!(two.pick(patience, &any()), Pick::Wait(_)));
+}
+
+#[test]
+fn a_refusal_before_an_outage_is_not_hopeless_however_long_the_outage() {
+    let refusal = || Sign::Refusing("status 404".to_owned());
+    let outages: [fn(&mut Replicas, Instant) -> Change; 4] = [
+        |one, now| one.note(0, Sign::Away, now),
+        |one, now| one.looked(0, Looked::Nobody, Load::default(), None, now),
+        |one, now| one.looked(0, Looked::Silent, Load::default(), None, now),
+        |one, now| one.looked(0, Looked::Unready, Load::default(), None, now),
+    ];
+    for outage in outages {
+        let now = Instant::now();
+        let mut one = replicas(&[4]);
+        one.note(0, refusal(), now);
+        outage(&mut one, now + SECOND);
+        let later = now + 60 * SECOND;
+        assert_eq!(one.pick(later, &any()), Pick::Wait(None));
+        one.note(0, refusal(), later);
+        assert_eq!(one.pick(later, &any()), Pick::Wait(None), "it begins anew");
+        // One that refuses looks as well is not tried, and refuses all the same.
+        let change = looked(&mut one, 0, Looked::Refusing, later + REFUSAL_PATIENCE);
+        assert_eq!(change, Change::Level);
+        assert!(matches!(one.pick(later + REFUSAL_PATIENCE, &any()), Pick::Hopeless(_)));
+    }
 }
 
 #[test]
@@ -312,8 +461,8 @@ fn one_that_leaves_finishes_what_it_has_and_one_that_joins_is_picked_at_once() {
 
 #[test]
 fn a_prefix_goes_where_it_was_while_that_costs_no_balance() {
-    let now = Instant::now();
     let mut replicas = replicas(&[64, 64]);
+    let now = Instant::now();
     let first = booked(&mut replicas, now, &with_prefix(5));
     assert_eq!(
         picked(&replicas, now, &with_prefix(5)),
@@ -353,11 +502,11 @@ fn long_answers_are_spread_by_what_is_outstanding() {
     }
     // As many on both; the first has the long ones.
     for _ in 0..20 {
-        replicas.book(0, &expecting(101), now);
-        replicas.book(1, &expecting(100), now);
+        sent(&mut replicas, 0, &expecting(101), now);
+        sent(&mut replicas, 1, &expecting(100), now);
     }
-    replicas.book(0, &expecting(8_000), now);
-    replicas.book(1, &expecting(100), now);
+    sent(&mut replicas, 0, &expecting(8_000), now);
+    sent(&mut replicas, 1, &expecting(100), now);
     assert_eq!(picked(&replicas, now, &expecting(8_000)), 1);
     assert_eq!(replicas.fit(0, &expecting(8_000)), Fit::Elsewhere);
     assert_eq!(replicas.fit(1, &expecting(8_000)), Fit::Any);

@@ -389,11 +389,22 @@ fn an_evaluation_whose_history_is_being_read_waits_for_it_alone_and_not_for_long
     dispatcher.hold_back(&id("lost"), until);
     dispatcher.set_slots(1_000);
     let first = dispatcher.release(now);
-    assert_eq!((first.len(), of(&first, "other")), (10, 10), "nothing waits for another's");
-    dispatcher.expect(&id("read"), vec![expectation(&[10, 20, 30, 40, 50, 60, 70, 80, 90, 100], &[])]);
+    assert_eq!(
+        (first.len(), of(&first, "other")),
+        (10, 10),
+        "nothing waits for another's"
+    );
+    dispatcher.expect(
+        &id("read"),
+        vec![expectation(&[10, 20, 30, 40, 50, 60, 70, 80, 90, 100], &[])],
+    );
     let second = dispatcher.release(now);
     let items: Vec<u32> = second.iter().map(|release| release.key.item).collect();
-    assert_eq!((items, of(&second, "read")), ((0..10).rev().collect(), 10), "longest first");
+    assert_eq!(
+        (items, of(&second, "read")),
+        ((0..10).rev().collect(), 10),
+        "longest first"
+    );
     let last = dispatcher.release(until);
     assert_eq!((last.len(), of(&last, "lost")), (10, 10), "it begins without");
 }
@@ -426,9 +437,16 @@ fn history_that_comes_late_orders_what_is_left_and_unlearns_nothing() {
             dispatcher.complete(&release.key);
         }
     }
-    let classes: Vec<u8> = items.iter().map(|item| length_class(u64::from(lengths[*item as usize]))).collect();
+    let classes: Vec<u8> = items
+        .iter()
+        .map(|item| length_class(u64::from(lengths[*item as usize])))
+        .collect();
     assert!(classes.is_sorted_by_key(|class| Reverse(*class)), "{items:?}");
-    assert_eq!(items.iter().collect::<HashSet<_>>().len(), 40 - places, "each of the rest once");
+    assert_eq!(
+        items.iter().collect::<HashSet<_>>().len(),
+        40 - places,
+        "each of the rest once"
+    );
     let learnt = dispatcher.learnt(&id("a"));
     let told = |item: &Release| learnt.blocks[0].lengths.get(item.key.item as usize);
     assert!(ended.iter().all(|item| told(item) == Some((length_class(77), false))));

@@ -259,8 +259,15 @@ mod tests {
             capacity.slots(100_000, now)
         };
         // Found by doubling, then held.
-        assert_eq!([96, 192, 280, 280, 300, 290].map(&mut slots), [384, 768, START, 280, 300, 290]);
-        assert_eq!([2_000, 2_100].map(&mut slots), [2_000, 2_100], "no further than at the start");
+        assert_eq!(
+            [96, 192, 280, 280, 300, 290].map(&mut slots),
+            [384, 768, START, 280, 300, 290]
+        );
+        assert_eq!(
+            [2_000, 2_100].map(&mut slots),
+            [2_000, 2_100],
+            "no further than at the start"
+        );
     }
 
     #[test]

@@ -104,7 +104,11 @@ impl History {
             return false;
         }
         let bucket = buckets::LENGTHS.name;
-        tracing::warn!(bucket, reason, "lengths of answers are not written; the next checkpoint's order is the worse for it");
+        tracing::warn!(
+            bucket,
+            reason,
+            "lengths of answers are not written; the next checkpoint's order is the worse for it"
+        );
         true
     }
 }

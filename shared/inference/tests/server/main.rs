@@ -489,7 +489,7 @@ async fn each_wrong_server_is_refused_with_its_own_reason() {
         "{locked}"
     );
     let starting = probe_error(|_, _| StatusCode::SERVICE_UNAVAILABLE.into_response()).await;
-    assert!(matches!(starting, ProbeError::Unreachable { .. }), "{starting}");
+    assert!(matches!(starting, ProbeError::Unready { .. }), "{starting}");
     let broken = probe_error(|path, _| match path {
         "/v1/models" => ok(&models(&["tiny"])),
         _ => refused(500, "kernel missing"),
