@@ -105,6 +105,7 @@ impl<E: Engine> Ask<E> for Generate<'_> {
             return engine.complete(&self.request, connection, &mut self.partial).await;
         }
         let (is_new, begun) = (self.partial.is_empty(), now());
+        let held = self.partial.completion_tokens;
         let Self {
             request,
             saving,
@@ -118,7 +119,8 @@ impl<E: Engine> Ask<E> for Generate<'_> {
         let every = saving.as_ref().map_or(u64::MAX, |(_, every)| *every);
         let mut save_at = partial.completion_tokens.saturating_add(every);
         let mut grown = |partial: &Partial| {
-            *has_begun = true;
+            // The event that ends an answer need not bring a token.
+            *has_begun |= partial.completion_tokens > 0 && partial.completion_tokens != held;
             flows();
             if is_new {
                 first_token.get_or_insert_with(now);

@@ -83,6 +83,8 @@ impl Engine for Growing {
             watch(partial);
             sleep(Duration::from_secs(1)).await;
         }
+        // An event without a token.
+        watch(partial);
         if matches!(verdict, Some(Verdict::Stalled { .. })) && self.breaks_off {
             // The first half of a character.
             partial.completion_tokens += 1;
