@@ -19,6 +19,7 @@
 
 mod blind;
 mod ceiling;
+mod closed;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -28,6 +29,7 @@ use tokio::time::Instant;
 
 use self::blind::Blind;
 use self::ceiling::{Ceiling, Episode};
+use self::closed::Closed;
 
 /// The level at which a replica begins that may be sent as many.
 const START: f64 = 96.0;
@@ -78,6 +80,7 @@ pub(crate) struct Controller {
     waiting: VecDeque<u32>,
     answers: Answers,
     blind: Blind,
+    closed: Closed,
 }
 
 /// A look at a replica.
@@ -164,6 +167,7 @@ impl Controller {
             waiting: VecDeque::new(),
             answers: Answers::default(),
             blind: Blind::default(),
+            closed: Closed::default(),
         }
     }
 
@@ -227,6 +231,12 @@ impl Controller {
             } => {
                 self.answers.add(tokens);
                 self.blind.answered(sent, first_token);
+                if let Some(level) = self.closed.answered(sent) {
+                    // What it refused, it refused at any level: nothing was learnt about this one.
+                    self.ceiling = Ceiling::default();
+                    self.is_ramping = true;
+                    self.set(level);
+                }
             }
             Event::TurnedAway {
                 overloaded,
@@ -357,6 +367,17 @@ impl Controller {
     }
 
     fn turned_away(&mut self, overloaded: bool, pause: Option<Duration>, in_flight: u32, now: Instant) {
+        let is_new = self.episode.held_until(now).is_none();
+        if is_new {
+            self.closed.begin(self.limit, now);
+        }
+        let pause = pause.or_else(|| self.closed.pause());
+        if self.closed.takes_nothing() {
+            // No level is too high for a server that takes nothing: one request at a time asks whether it does again.
+            self.episode.turned_away(false, pause, in_flight, now);
+            self.set(1.0);
+            return;
+        }
         let level = self.episode.turned_away(overloaded, pause, in_flight, now);
         if let Some(level) = level {
             self.is_ramping = false;
