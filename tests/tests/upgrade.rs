@@ -231,7 +231,7 @@ fn completions_that_nobody_reads_are_held_and_a_retry_after_the_upgrade_ends_the
             (Some("held"), Some("grader"))
         );
         let reason = letter["reason"].as_str().unwrap();
-        for part in ["completion version 3", "newest known: 2", "upgrade this service"] {
+        for part in ["completion version 4", "newest known: 3", "upgrade this service"] {
             assert!(reason.contains(part), "{reason}");
         }
     }

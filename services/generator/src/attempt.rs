@@ -32,6 +32,9 @@ const MOST_REFUSED: u32 = 5;
 /// the longer its answer the more of them it meets: counted as bad, whether there is an answer would depend on its length.
 const MOST_REDONE: u32 = 20;
 
+/// Bad tries after which an answer without content is taken at its word.
+const MOST_EMPTY: u32 = 3;
+
 /// Pauses before an item is tried again: the first, the one after it, from which they double, and the longest. An engine may
 /// fail for some seconds, and answers are not to be lost for it.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -218,8 +221,8 @@ impl Budget {
         match verdict {
             Verdict::Done(answer) => Step::End(Ended::Answered(answer)),
             Verdict::Suspect(answer) => match self.bad_try(Connection::New, Some(FIRST_PAUSE)) {
-                Some(again) => again,
-                None => Step::End(Ended::Answered(answer)),
+                Some(again) if self.bad < MOST_EMPTY => again,
+                _ => Step::End(Ended::Answered(answer)),
             },
             Verdict::Retry {
                 why,

@@ -394,7 +394,7 @@ async fn every_bad_answer_is_recorded_as_what_it_was() {
     let expected = [
         (Ending::Empty, 3),
         (Ending::ContextOverflow, 1),
-        (Ending::EngineError, 3),
+        (Ending::EngineError, 5),
         (Ending::Refused, 1),
         (Ending::Length, 1),
         (Ending::Stop, 3),
