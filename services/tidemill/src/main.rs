@@ -31,11 +31,6 @@ use arguments::{Arguments, Command};
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser as _};
 
-/// An item costs hundreds of small allocations, most of them freed by another thread than made them: the system's allocator
-/// took a fifth of what this program computes.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
