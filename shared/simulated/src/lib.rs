@@ -7,7 +7,7 @@
 //! - [`answers`]: what it says and how long that is. Fixed by the prompt and a seed that stands for the checkpoint.
 //! - [`faults`]: what goes wrong, on demand.
 //! - [`bounds`]: how fast the work that it saw could have been done, by the same model.
-//! - [`server`]: HTTP around them, one port a replica; [`run`] is the process.
+//! - [`server`]: HTTP around them, one port a replica; [`run()`] is the process.
 //!
 //! Tokens are pieces of text with ids that anybody can turn back into text (see [`tokens`]), so a client may send ids, get
 //! ids back and continue from them. The probabilities are made up. Nothing here depends on other crates of the project: every
