@@ -252,7 +252,8 @@ impl Controller {
         let before = self.last.replace((now, sample));
         let Some((at, before)) = before else { return };
         let after = now.duration_since(at);
-        if self.held_until(now).is_some() {
+        // An idle engine behind a server that takes nothing has room, which is no reason to ask it more often.
+        if self.held_until(now).is_some() || self.closed.takes_nothing() {
             return;
         }
         self.episode.is_over();

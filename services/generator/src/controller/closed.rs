@@ -56,7 +56,9 @@ impl Closed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::{Controller, Event};
+    use tidemill_inference::Load;
+
+    use crate::controller::{Controller, Event, Sample};
 
     fn refuse(controller: &mut Controller, pause: Option<Duration>, now: Instant) -> u32 {
         let in_flight = controller.limit();
@@ -77,6 +79,18 @@ mod tests {
         controller.observe(event, now)
     }
 
+    fn idle() -> Sample {
+        Sample {
+            load: Load {
+                running: Some(0),
+                waiting: Some(0),
+                ..Load::default()
+            },
+            in_flight: 1,
+            work: 0,
+        }
+    }
+
     #[test]
     fn a_server_that_takes_nothing_is_asked_by_one_request_and_finds_its_level_again_at_once() {
         let second = Duration::from_secs(1);
@@ -89,6 +103,12 @@ mod tests {
             for _ in 0..15 {
                 now = controller.held_until(now).map_or(now, |until| until) + Duration::from_millis(1);
                 assert_eq!(refuse(&mut controller, pause, now), 1);
+                let due = controller.held_until(now).map_or(now, |until| until) + Duration::from_millis(1);
+                assert_eq!(
+                    controller.observe(Event::Sampled(idle()), due),
+                    1,
+                    "an idle engine is no sign"
+                );
             }
             if pause.is_none() {
                 let held = controller.held_until(now).map(|until| until - now);
