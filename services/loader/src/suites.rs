@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use tidemill_domain::{Block, BlockRef, ClusterColumn, ClustersRef, Digest, Outline, SuiteRef};
+use tidemill_domain::{Block, BlockRef, Columns, ColumnsRef, Digest, Outline, SuiteRef};
 use tidemill_service::Context;
 use tidemill_service::fault::{self, Point};
 use tidemill_storage::BlockWriter;
@@ -164,8 +164,8 @@ impl Sink for Storing {
         self.kept(stored)
     }
 
-    fn clusters(&mut self, column: ClusterColumn) -> Result<ClustersRef, Stopped> {
-        let stored = self.runtime.block_on(self.writer.clusters(&column));
+    fn columns(&mut self, columns: Columns) -> Result<ColumnsRef, Stopped> {
+        let stored = self.runtime.block_on(self.writer.columns(&columns));
         self.kept(stored)
     }
 }

@@ -772,6 +772,10 @@ fn grade_of(completion: &Completion) -> Grade {
         started: completion.started,
         finished: completion.finished,
         graded: now(),
+        extractor: None,
+        span: None,
+        canonical: None,
+        measures: Vec::new(),
     }
 }
 
