@@ -69,11 +69,30 @@ pub(crate) async fn admin(place: &Place) -> anyhow::Result<Option<Admin>> {
 
 /// Runs an async body on a runtime of its own.
 pub(crate) fn block_on<T>(body: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    tokio::runtime::Builder::new_multi_thread()
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    if let Some(threads) = threads(RUNTIME_THREADS) {
+        builder.worker_threads(threads);
+    }
+    builder
         .enable_all()
         .build()
         .context("start the runtime")?
         .block_on(body)
+}
+
+/// The runtime's own setting of how many threads it has.
+const RUNTIME_THREADS: &str = "TOKIO_WORKER_THREADS";
+
+/// How many threads this process or its broker is to have, `None` where the environment says it in `variable`.
+pub(crate) fn threads(variable: &str) -> Option<usize> {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    share_of(cores, std::env::var_os(variable).is_some())
+}
+
+/// Half of the cores for each of the two: with a thread for each core in both, threads that look for work and find none cost
+/// a tenth of all processor time on two cores.
+fn share_of(cores: usize, is_set: bool) -> Option<usize> {
+    (!is_set).then_some((cores / 2).max(1))
 }
 
 impl Session {
@@ -239,5 +258,17 @@ pub(crate) async fn connect_only(place: &Place, config: &Config) -> anyhow::Resu
             }
             Err(error.into())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::share_of;
+
+    #[test]
+    fn process_and_broker_share_the_cores_unless_the_environment_says_otherwise() {
+        let cores = [1, 2, 3, 64].map(|cores| share_of(cores, false));
+        assert_eq!(cores, [Some(1), Some(1), Some(1), Some(32)]);
+        assert_eq!(share_of(64, true), None);
     }
 }
