@@ -3,10 +3,12 @@
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
-use tidemill_config::Loader;
+use tidemill_config::{Config, Loader};
 use tidemill_domain::{EvaluationState, ResultState, RunId, Written};
+use tidemill_loader::intake::Ahead;
 use tidemill_loader::{Queued, Scope, intake};
 use tidemill_service::{Context, now};
+use tidemill_storage::Store;
 
 use crate::arguments::Evaluate;
 use crate::exit::Done;
@@ -22,8 +24,9 @@ pub(crate) fn run(args: Box<Evaluate>) -> anyhow::Result<Done> {
     let event = announcement(&args)?;
     session::block_on(async {
         let _admin = session::admin(&args.place).await?;
-        let session = Session::open(&args.place, config, Need::Alone).await?;
-        let done = Box::pin(evaluate(&session.context, &event, args.json)).await;
+        let render = |store: &Store, config: &Config| Ahead::begin(store, &config.loader, &event.suites);
+        let (session, ahead) = Session::open_beside(&args.place, config, Need::Alone, render).await?;
+        let done = Box::pin(evaluate(&session.context, &event, ahead, args.json)).await;
         session.close().await;
         done
     })
@@ -91,10 +94,10 @@ fn absolute(path: &Path) -> anyhow::Result<String> {
         .with_context(|| format!("path {} is not UTF-8", path.display()))
 }
 
-async fn evaluate(context: &Context, event: &Written, json: bool) -> anyhow::Result<Done> {
+async fn evaluate(context: &Context, event: &Written, ahead: Ahead, json: bool) -> anyhow::Result<Done> {
     let patience = std::time::Duration::ZERO;
     let queued = tokio::select! {
-        queued = live::with_waits(context, intake::queue(context, event, patience)) => queued??,
+        queued = live::with_waits(context, intake::queue_rendered(context, event, patience, ahead)) => queued??,
         stopped = stop_signal() => return Err(stopped),
     };
     let Queued { event: asked, .. } = queued.into_iter().next().context("the suite made no evaluation")?;
