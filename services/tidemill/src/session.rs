@@ -112,6 +112,7 @@ impl Session {
 
     /// Ends the session, and the broker where it is ours.
     pub(crate) async fn close(self) {
+        tidemill_telemetry::say_rest();
         // Drained first: a client that is still there when its broker ends would try to reach it again.
         if let Err(error) = self.context.broker.client.drain().await {
             tracing::debug!(%error, "drain");
