@@ -37,7 +37,7 @@ pub use expect::{ANSWERS_OF_A_SPREAD, Expectation, Known, Lengths, Prefixes, Spr
 pub use failure::Class;
 pub use generation::{Asked, Generation, GenerationKey, InvalidGenerationKey, LANE, Question, Reuse};
 pub use grade::{Grade, Outcome};
-pub use group::{Capacity, EngineKind, Replica, ReplicaLoad, ServerGroup};
+pub use group::{Capacity, EngineKind, Replica, ReplicaLoad, ServerGroup, Trouble, TroubleKind};
 pub use key::ItemKey;
 pub use length::{AnswerLength, InvalidLength, class_length, length_class};
 pub use manifest::{
