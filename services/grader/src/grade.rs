@@ -104,6 +104,8 @@ impl Grader {
             grader: self.name.to_owned(),
             reason: verdict.reason,
             truncated: is_cut,
+            cut_in_reasoning: is_cut && is_all_reasoning(completion),
+            replaced: completion.replaced_characters() > 0,
             prompt_tokens: completion.prompt_tokens,
             completion_tokens: completion.completion_tokens,
             requests: completion.requests,
@@ -212,6 +214,15 @@ const fn is_cut(completion: &Completion) -> bool {
         Ending::Length => true,
         _ => completion.truncated,
     }
+}
+
+/// The answer had not begun: the engine split off reasoning and nothing came behind it, or a reasoning block is open.
+fn is_all_reasoning(completion: &Completion) -> bool {
+    let has_reasoning = completion
+        .reasoning
+        .as_ref()
+        .is_some_and(|reasoning| !reasoning.trim().is_empty());
+    (has_reasoning && completion.text.trim().is_empty()) || without_reasoning(&completion.text).is_none()
 }
 
 fn outcome_without_grading(completion: &Completion) -> Option<Outcome> {

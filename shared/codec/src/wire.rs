@@ -91,16 +91,17 @@ impl Wire for Completion {
 
 impl Wire for Grade {
     const SCHEMA: u16 = 3;
-    const VERSION: u16 = 2;
+    const VERSION: u16 = 3;
     const NAME: &'static str = "grade";
 
     fn append_previous(&self, body: &mut Vec<u8>) -> Option<Result<(), Error>> {
-        Some(binary::append(&v1::Grade::from(self), body))
+        Some(binary::append(&v2::Grade::from(self), body))
     }
 
     fn decode_version(version: u16, body: &[u8]) -> Result<Self, Error> {
         match version {
-            2 => binary::read(body),
+            3 => binary::read(body),
+            2 => binary::read::<v2::Grade>(body).map(Self::from),
             1 => binary::read::<v1::Grade>(body).map(Self::from),
             _ => Err(unknown::<Self>(version)),
         }

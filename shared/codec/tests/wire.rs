@@ -110,6 +110,8 @@ fn grade() -> Grade {
         grader: "numeric@1".to_owned(),
         reason: None,
         truncated: true,
+        cut_in_reasoning: true,
+        replaced: true,
         prompt_tokens: 12,
         completion_tokens: 256,
         requests: 2,
@@ -405,7 +407,8 @@ fn released_versions_keep_their_bytes() {
     );
     golden("completion.v3.bin", &encode(&completion()).unwrap());
     golden("grade.v1.bin", &encode(&v1::Grade::from(&grade())).unwrap());
-    golden("grade.v2.bin", &encode(&grade()).unwrap());
+    golden("grade.v2.bin", &encode(&v2::Grade::from(&grade())).unwrap());
+    golden("grade.v3.bin", &encode(&grade()).unwrap());
     golden("parked.v1.bin", &encode(&parked()).unwrap());
     golden("outline.v1.bin", &encode(&outline()).unwrap());
     golden("lengths.v1.bin", &encode(&lengths()).unwrap());
@@ -477,8 +480,14 @@ fn versions_that_say_nothing_of_serving_are_still_read() {
     };
     assert_eq!(decode::<Completion>(&stored("completion.v2.bin")).unwrap(), expected);
     let expected = Grade {
-        served: Served::default(),
+        cut_in_reasoning: false,
+        replaced: false,
         ..grade()
+    };
+    assert_eq!(decode::<Grade>(&stored("grade.v2.bin")).unwrap(), expected);
+    let expected = Grade {
+        served: Served::default(),
+        ..expected
     };
     assert_eq!(decode::<Grade>(&stored("grade.v1.bin")).unwrap(), expected);
     let manifest = decode::<Manifest>(&stored("manifest.v2.bin")).unwrap();
