@@ -20,7 +20,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("storage", &["domain", "codec"]),
     // Texts and numbers alone.
     ("scoring", &[]),
-    ("tasks", &["domain"]),
+    // Instructions and schemas are compiled when a suite is loaded, so that a wrong one is an error of its row.
+    ("tasks", &["domain", "scoring"]),
     ("inference", &["domain"]),
     (
         "service",
@@ -73,6 +74,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "telemetry",
             "storage",
             "service",
+            "scoring",
         ],
     ),
     (

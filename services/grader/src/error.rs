@@ -17,6 +17,44 @@ pub enum Error {
         /// What the family needs.
         wanted: &'static str,
     },
+    /// The item lacks what this family needs of it.
+    #[error("find {name} in the item's material")]
+    Material {
+        /// What the family needs.
+        name: &'static str,
+    },
+    /// A schema or a target is not JSON.
+    #[error("read the item's JSON: {0}")]
+    Json(String),
+    /// What the answer is compared with, or by, is not usable.
+    #[error(transparent)]
+    Scoring(#[from] tidemill_scoring::Error),
+    /// Comparing the answer takes too long.
+    #[error("compare by {family} within its bounds: answer and target are too long")]
+    TooLong {
+        /// The family.
+        family: &'static str,
+    },
+    /// The grader may not run the suite's program.
+    #[error("run {command}: the grader's configuration does not name it; add it to [grader] commands there")]
+    Forbidden {
+        /// As the suite has it.
+        command: String,
+    },
+    /// A family that needs more than text was asked without the service.
+    #[error("grade by {family} here: it runs in the grader alone")]
+    Outside {
+        /// The family.
+        family: &'static str,
+    },
+    /// What is outside did not judge.
+    #[error("grade by {family}: {reason}")]
+    Unjudged {
+        /// The family.
+        family: &'static str,
+        /// The last fault.
+        reason: String,
+    },
     /// The scores of the choices are not what a comparison needs.
     #[error("compare the choices: {0}")]
     Scores(String),

@@ -4,14 +4,20 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use tidemill_domain::{Completion, Ending, Grade, GraderSpec, Item, Measured, Outcome, Reasoning, Span, Timestamp};
+use tidemill_domain::{
+    Completion, Ending, Grade, GraderSpec, Item, Measured, Metric, MetricSource, Outcome, Reasoning, Span, Timestamp,
+};
 
 use crate::answer::{Answer, Credit, Finding};
 use crate::choice::Choice;
 use crate::exact::Exact;
 use crate::family::Family;
+use crate::instructions::Instructions;
+use crate::json_schema::JsonSchema;
 use crate::likelihood::Likelihood;
 use crate::numeric::Numeric;
+use crate::outside::{FIRST_PAUSE, Fault, Outside, TRIES, Tools};
+use crate::overlap::{Bleu, Chrf, F1, Rouge};
 use crate::regex::Regex;
 use crate::{Error, likelihood};
 
@@ -28,6 +34,8 @@ pub struct Grader {
     way: Result<Way, Error>,
     kind: &'static str,
     reasoning: Reasoning,
+    /// The names of the benchmark's metrics that grades measure; none where something else does.
+    metrics: Arc<[Option<String>]>,
 }
 
 /// What a grade is made from.
@@ -37,17 +45,41 @@ enum Way {
     Text(Arc<dyn Family>),
     /// The log-probabilities of the choices.
     Choices(Likelihood),
+    /// The text of the answer, judged outside this process.
+    Outside(Arc<dyn Outside>),
 }
 
 impl Grader {
     /// Prepares the grader that a manifest names, for answers whose reasoning is marked so.
     #[must_use]
     pub fn new(spec: &GraderSpec, reasoning: &Reasoning) -> Self {
+        Self::with_tools(spec, reasoning, &Tools::default())
+    }
+
+    /// As [`Grader::new`], for a service that has what families outside this process need.
+    #[must_use]
+    pub fn with_tools(spec: &GraderSpec, reasoning: &Reasoning, tools: &Tools) -> Self {
         Self {
-            way: way(spec),
+            way: way(spec, tools),
             kind: spec.kind(),
             reasoning: reasoning.clone(),
+            metrics: Arc::default(),
         }
+    }
+
+    /// Has grades carry what they add to these metrics, in this order.
+    #[must_use]
+    pub fn measuring(self, metrics: &[Metric]) -> Self {
+        let name = |metric: &Metric| (metric.source == MetricSource::Measure).then(|| metric.name.clone());
+        Self {
+            metrics: metrics.iter().map(name).collect(),
+            ..self
+        }
+    }
+
+    /// It is asked with [`Grader::grade_outside`].
+    pub(crate) const fn is_outside(&self) -> bool {
+        matches!(self.way, Ok(Way::Outside(_)))
     }
 
     /// Kind and version, as grades carry it; the kind alone of one that could not be prepared.
@@ -56,6 +88,7 @@ impl Grader {
         match &self.way {
             Ok(Way::Text(family)) => family.name(),
             Ok(Way::Choices(_)) => likelihood::NAME,
+            Ok(Way::Outside(family)) => family.name(),
             Err(_) => self.kind,
         }
     }
@@ -63,18 +96,83 @@ impl Grader {
     /// Grades one completion. Never panics: a family that does becomes the outcome `grader_error`.
     #[must_use]
     pub fn grade(&self, item: &Item, completion: &Completion, now: Timestamp) -> Grade {
+        let judged = match outcome_without_grading(completion) {
+            Some(outcome) => Err(outcome),
+            None => Ok(guarded(|| self.judge(item, completion))),
+        };
+        self.graded(judged, completion, now)
+    }
+
+    /// Grades one completion, whatever way it is judged. A fault of what is outside is tried again a few times.
+    pub(crate) async fn grade_outside(
+        &self,
+        item: &Item,
+        completion: &Completion,
+        now: impl Fn() -> Timestamp,
+    ) -> Grade {
+        let Ok(Way::Outside(family)) = &self.way else {
+            return self.grade(item, completion, now());
+        };
+        let judged = match outcome_without_grading(completion) {
+            Some(outcome) => Err(outcome),
+            None => Ok(self.judge_outside(family.as_ref(), item, completion).await),
+        };
+        self.graded(judged, completion, now())
+    }
+
+    async fn judge_outside(
+        &self,
+        family: &dyn Outside,
+        item: &Item,
+        completion: &Completion,
+    ) -> Result<Option<Finding>, Error> {
+        if completion.ending == Ending::Scored {
+            return self.judge(item, completion);
+        }
+        let Some(answer) = Answer::of(&completion.text, &self.reasoning) else {
+            return Ok(None);
+        };
+        let key = completion.key.to_string();
+        let mut pause = FIRST_PAUSE;
+        for tried in 1.. {
+            match family.judge(&key, item, &answer, &completion.text).await {
+                Ok(finding) => return Ok(finding),
+                Err(fault) if fault.is_transient && tried < TRIES => {
+                    tracing::warn!(
+                        family = family.name(),
+                        item_id = key,
+                        reason = fault.reason,
+                        "an answer is judged again"
+                    );
+                    tokio::time::sleep(pause).await;
+                    pause *= 2;
+                }
+                Err(Fault { reason, .. }) => {
+                    let family = family.name();
+                    return Err(Error::Unjudged { family, reason });
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// What was judged, or why nothing was, as a grade.
+    fn graded(
+        &self,
+        judged: Result<Result<Option<Finding>, Error>, Outcome>,
+        completion: &Completion,
+        now: Timestamp,
+    ) -> Grade {
         let is_cut = is_cut(completion);
-        let verdict = match outcome_without_grading(completion) {
-            Some(outcome) => Verdict {
+        let verdict = match judged {
+            Err(outcome) => Verdict {
                 reason: completion.detail.clone(),
                 ..Verdict::of(outcome)
             },
-            None => match guarded(|| self.judge(item, completion)) {
-                Ok(finding) => self.verdict(finding, is_cut, completion),
-                Err(error) => Verdict {
-                    reason: Some(error.to_string()),
-                    ..Verdict::of(Outcome::GraderError)
-                },
+            Ok(Ok(finding)) => self.verdict(finding.map(|finding| self.in_order(finding)), is_cut, completion),
+            Ok(Err(error)) => Verdict {
+                reason: Some(error.to_string()),
+                ..Verdict::of(Outcome::GraderError)
             },
         };
         Grade {
@@ -107,6 +205,7 @@ impl Grader {
         let way = self.way.as_ref().map_err(Clone::clone)?;
         match (way, completion.ending) {
             (Way::Choices(likelihood), Ending::Scored) => likelihood.judge(item, &completion.choices),
+            (Way::Outside(family), _) => Err(Error::Outside { family: family.name() }),
             (Way::Choices(_), ending) | (_, ending @ Ending::Scored) => Err(Error::Kind {
                 ending: ending.label(),
                 family: self.name(),
@@ -116,6 +215,21 @@ impl Grader {
                 None => Ok(None),
             },
         }
+    }
+
+    /// Puts what a family measured by name where the benchmark has its metrics.
+    fn in_order(&self, mut finding: Finding) -> Finding {
+        if finding.measures.is_empty() && !self.metrics.is_empty() {
+            let named = std::mem::take(&mut finding.named);
+            let of = |name: &String| {
+                named
+                    .iter()
+                    .find(|(known, _)| known == name)
+                    .map(|(_, measured)| measured.clone())
+            };
+            finding.measures = self.metrics.iter().map(|name| name.as_ref().and_then(of)).collect();
+        }
+        finding
     }
 
     fn verdict(&self, finding: Option<Finding>, is_cut: bool, completion: &Completion) -> Verdict {
@@ -149,7 +263,7 @@ impl Grader {
     }
 }
 
-fn way(spec: &GraderSpec) -> Result<Way, Error> {
+fn way(spec: &GraderSpec, tools: &Tools) -> Result<Way, Error> {
     Ok(match spec {
         GraderSpec::Exact {
             ignore_case,
@@ -168,6 +282,18 @@ fn way(spec: &GraderSpec) -> Result<Way, Error> {
         }
         GraderSpec::Choice { pattern } => Way::Text(Arc::new(Choice::try_new(pattern.as_deref())?)),
         GraderSpec::Likelihood { normalise } => Way::Choices(Likelihood { normalise: *normalise }),
+        GraderSpec::F1 { words } => Way::Text(Arc::new(F1(*words))),
+        GraderSpec::Rouge { measure, stem } => Way::Text(Arc::new(Rouge {
+            measure: *measure,
+            stem: *stem,
+        })),
+        GraderSpec::Bleu { tokenise } => Way::Text(Arc::new(Bleu(*tokenise))),
+        GraderSpec::Chrf { words } => Way::Text(Arc::new(Chrf { words: *words })),
+        GraderSpec::Instructions { loose } => Way::Text(Arc::new(Instructions { loose: *loose })),
+        GraderSpec::JsonSchema { check, schema } => {
+            Way::Text(Arc::new(JsonSchema::try_new(*check, schema.as_deref())?))
+        }
+        GraderSpec::Command { command, seconds } => Way::Outside(Arc::new(tools.commands.family(command, *seconds)?)),
     })
 }
 
@@ -263,4 +389,4 @@ fn message(payload: &(dyn Any + Send)) -> String {
 
 #[cfg(test)]
 #[path = "grade_tests.rs"]
-mod tests;
+pub(crate) mod tests;

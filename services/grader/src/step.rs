@@ -47,6 +47,14 @@ pub struct Graded {
 }
 
 impl Graded {
+    pub(crate) fn new(declared: &Declared, grade: Grade) -> Self {
+        Self {
+            family: declared.suite.family(grade.key.benchmark),
+            key: grade.key.clone(),
+            grade: Some(Box::new(grade)),
+        }
+    }
+
     /// The grade; `None` when the manifest does not declare the completion's key.
     #[must_use]
     pub fn grade(&self) -> Option<&Grade> {

@@ -210,6 +210,11 @@ pub struct Grader {
     /// Default `0s`.
     #[serde(with = "duration")]
     pub delay: Duration,
+    /// The programs that suites may have run here to grade answers, each as a list of the program and its arguments, exactly as
+    /// suites write it. They run as the grader does, outside of any sandbox. Default none.
+    pub commands: Vec<Vec<String>>,
+    /// Processes of each such program at once, at least 1. Default 2.
+    pub command_processes: u32,
 }
 
 impl Default for Grader {
@@ -217,6 +222,8 @@ impl Default for Grader {
         Self {
             max_in_flight: 256,
             delay: Duration::ZERO,
+            commands: Vec::new(),
+            command_processes: 2,
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::{Aggregation, Metric, MetricSource};
+
 /// How an answer is found and compared. A change of what a kind means raises that kind's version in the grader.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum GraderSpec {
@@ -38,6 +40,47 @@ pub enum GraderSpec {
         /// What the sums are divided by before they are compared.
         normalise: Normalise,
     },
+    /// The words that the answer and its best target share.
+    F1 {
+        /// How texts are made comparable.
+        words: Words,
+    },
+    /// The words, pairs of words or longest common subsequence that the answer and its best target share.
+    Rouge {
+        /// Which of them is the score.
+        measure: RougeMeasure,
+        /// Compare longer words by their stems.
+        stem: bool,
+    },
+    /// The n-grams of words that the answer and its targets share.
+    Bleu {
+        /// How texts become words.
+        tokenise: Tokenise,
+    },
+    /// The n-grams of characters that the answer and its best target share.
+    Chrf {
+        /// Also those of words, as chrF++ does.
+        words: bool,
+    },
+    /// Instructions that a program can check. An item's material names them: `instructions` and `arguments`.
+    Instructions {
+        /// The score is that of the checks that forgive a first line, a last line and asterisks.
+        loose: bool,
+    },
+    /// JSON in the answer.
+    JsonSchema {
+        /// What it must be.
+        check: JsonCheck,
+        /// The schema, as JSON, of all items. One without has its own as material: `schema`.
+        schema: Option<String>,
+    },
+    /// A program outside grades. It runs only on graders whose configuration names it.
+    Command {
+        /// The program and its arguments.
+        command: Vec<String>,
+        /// How long one answer may take, in seconds.
+        seconds: u32,
+    },
 }
 
 impl GraderSpec {
@@ -50,8 +93,104 @@ impl GraderSpec {
             Self::Numeric { .. } => "numeric",
             Self::Choice { .. } => "choice",
             Self::Likelihood { .. } => "likelihood",
+            Self::F1 { .. } => "f1",
+            Self::Rouge { .. } => "rouge",
+            Self::Bleu { .. } => "bleu",
+            Self::Chrf { .. } => "chrf",
+            Self::Instructions { .. } => "instructions",
+            Self::JsonSchema { .. } => "json_schema",
+            Self::Command { .. } => "command",
         }
     }
+
+    /// An item must have a target. The others are graded by their material, or by a program.
+    #[must_use]
+    pub const fn needs_target(&self) -> bool {
+        match self {
+            Self::Instructions { .. } | Self::Command { .. } => false,
+            Self::JsonSchema { check, .. } => matches!(check, JsonCheck::Equal),
+            _ => true,
+        }
+    }
+
+    /// What a benchmark with this grader measures beside its score.
+    #[must_use]
+    pub fn metrics(&self) -> Vec<Metric> {
+        let means = |names: &[&str]| names.iter().map(|name| metric(name, Aggregation::Mean)).collect();
+        match self {
+            Self::F1 { .. } => means(&["exact_match"]),
+            Self::Rouge { .. } => means(&["rouge1", "rouge2", "rougeL"]),
+            Self::Bleu { .. } => vec![metric("bleu", Aggregation::Bleu)],
+            Self::Chrf { .. } => vec![metric("chrf", Aggregation::Chrf)],
+            Self::Instructions { .. } => vec![
+                metric("prompt_level_strict_acc", Aggregation::Mean),
+                metric("inst_level_strict_acc", Aggregation::WeightedMean),
+                metric("prompt_level_loose_acc", Aggregation::Mean),
+                metric("inst_level_loose_acc", Aggregation::WeightedMean),
+            ],
+            Self::JsonSchema { .. } => means(&["valid", "fits", "equal"]),
+            _ => Vec::new(),
+        }
+    }
+}
+
+fn metric(name: &str, aggregation: Aggregation) -> Metric {
+    Metric {
+        name: name.to_owned(),
+        source: MetricSource::Measure,
+        aggregation,
+        higher_is_better: true,
+    }
+}
+
+/// How words are made comparable before they are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Words {
+    /// As SQuAD does: lower case, no punctuation, no English articles.
+    Squad,
+    /// As DROP does: besides, numbers by value, and every word once.
+    Drop,
+}
+
+/// Which of the scores of ROUGE.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RougeMeasure {
+    /// Words.
+    #[serde(rename = "rouge1")]
+    One,
+    /// Pairs of words.
+    #[serde(rename = "rouge2")]
+    Two,
+    /// The longest common subsequence.
+    #[serde(rename = "rougeL")]
+    Longest,
+}
+
+/// How texts become words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Tokenise {
+    /// As `mteval-v13a` does.
+    #[serde(rename = "13a")]
+    V13a,
+    /// Each character a word.
+    #[serde(rename = "characters")]
+    Characters,
+    /// At white space alone.
+    #[serde(rename = "none")]
+    None,
+}
+
+/// What JSON must be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum JsonCheck {
+    /// JSON at all.
+    Valid,
+    /// As the schema says.
+    Schema,
+    /// The same value as a target, and as the schema says where there is one.
+    Equal,
 }
 
 /// Which of several matches is the answer.

@@ -21,7 +21,12 @@ pub(crate) struct Answer {
 }
 
 /// Settles a target and the choices, both as templates gave them.
-pub(crate) fn resolve(grader: &GraderSpec, target: &Value, choices: Vec<String>) -> Result<Answer, String> {
+///
+/// A target may be missing where the grader needs none.
+pub(crate) fn resolve(grader: &GraderSpec, target: Option<&Value>, choices: Vec<String>) -> Result<Answer, String> {
+    let Some(target) = target else {
+        return Ok(Answer::plain(Vec::new()));
+    };
     let targets = elements(target)?;
     match grader {
         GraderSpec::Likelihood { .. } => likelihood(&targets, choices),
@@ -34,6 +39,18 @@ pub(crate) fn resolve(grader: &GraderSpec, target: &Value, choices: Vec<String>)
             }
         }
         GraderSpec::Exact { .. } | GraderSpec::Regex { .. } => Ok(Answer::plain(texts(&targets)?)),
+        GraderSpec::F1 { .. } | GraderSpec::Rouge { .. } | GraderSpec::Bleu { .. } | GraderSpec::Chrf { .. } => {
+            let targets = texts(&targets)?;
+            tidemill_scoring::comparable(&targets).map_err(|error| error.to_string())?;
+            Ok(Answer::plain(targets))
+        }
+        GraderSpec::JsonSchema { .. } => {
+            let targets: Vec<String> = targets.iter().map(json).collect::<Result<_, _>>()?;
+            Ok(Answer::plain(targets))
+        }
+        GraderSpec::Instructions { .. } | GraderSpec::Command { .. } => Ok(Answer::plain(
+            targets.iter().map(text_or_json).collect::<Result<_, _>>()?,
+        )),
     }
 }
 
@@ -192,6 +209,23 @@ fn texts(targets: &[Value]) -> Result<Vec<String>, String> {
         return Err("is empty, which no answer can equal".to_owned());
     }
     Ok(targets)
+}
+
+/// A text as it is, anything else as JSON.
+pub(crate) fn text_or_json(value: &Value) -> Result<String, String> {
+    match value.as_str() {
+        Some(text) => Ok(text.to_owned()),
+        None => serde_json::to_string(value).map_err(|error| error.to_string()),
+    }
+}
+
+/// JSON: a text that is some, or any other value.
+fn json(value: &Value) -> Result<String, String> {
+    let json = text_or_json(value)?;
+    match serde_json::from_str::<serde::de::IgnoredAny>(&json) {
+        Ok(_) => Ok(json),
+        Err(error) => Err(format!("{json:?} is not JSON: {error}")),
+    }
 }
 
 fn text(value: &Value) -> Result<String, String> {

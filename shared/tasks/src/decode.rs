@@ -11,7 +11,7 @@ use crate::data::DataFile;
 use crate::error::{BenchmarkLabel, Place, Problems};
 use crate::fields::{Fields, Located, any, line_of};
 use crate::suite::{MAX_FAILURE_RATE, MAX_TOKENS, REPETITION_PENALTY, SAMPLES, TOP_P};
-use crate::{grader_spec, template};
+use crate::{grader_spec, material, template};
 
 /// A suite file that was read. What could not be is missing here and was reported.
 pub(crate) struct Decoded {
@@ -27,8 +27,10 @@ pub(crate) struct BenchmarkEntry {
     pub(crate) data: Located<DataFile>,
     pub(crate) id: Option<Located<String>>,
     pub(crate) prompt: Located<PromptSource>,
-    pub(crate) target: Located<String>,
+    pub(crate) target: Option<Located<String>>,
     pub(crate) choices: Option<Located<String>>,
+    /// Names and templates.
+    pub(crate) material: Vec<(String, String)>,
     pub(crate) shots: Option<ShotsEntry>,
     pub(crate) cluster: Option<Located<String>>,
     pub(crate) limit: Option<u64>,
@@ -167,8 +169,9 @@ fn benchmark(text: &str, mut fields: Fields<'_, '_>) -> Option<BenchmarkEntry> {
     let data = fields.required::<String>("data", |data| DataFile::locate(data, &base).map(|_| ()));
     let id = fields.optional::<String>("id", |name| column(name));
     let prompt = prompt(&mut fields);
-    let target = fields.required("target", |target: &String| template::check(target));
+    let target = fields.optional("target", |target: &String| template::check(target));
     let choices = fields.optional("choices", |choices: &String| template::check_expression(choices));
+    let material = material::decode(&mut fields);
     let shots = shots(&mut fields, &base);
     let cluster = fields.optional::<String>("cluster", |name| column(name));
     let limit = fields.optional("limit", |limit: &u64| at_least_one(*limit));
@@ -179,11 +182,16 @@ fn benchmark(text: &str, mut fields: Fields<'_, '_>) -> Option<BenchmarkEntry> {
     if let Some(grader) = &grader {
         choices_rule(&mut fields, grader);
         likelihood_rule(&mut fields, grader);
+        material::rule(&mut fields, grader, &material);
+    }
+    let lacks_target = target.is_none() && grader.as_ref().is_none_or(GraderSpec::needs_target);
+    if lacks_target && fields.raw("target").is_none() {
+        fields.missing("target");
     }
     let place = fields.place().clone();
     fields.finish(|_| None);
     let lacks_choices = choices.is_none() && matches!(grader, Some(GraderSpec::Likelihood { .. }));
-    if lacks_choices {
+    if lacks_choices || lacks_target {
         return None;
     }
     let data = data?;
@@ -194,8 +202,9 @@ fn benchmark(text: &str, mut fields: Fields<'_, '_>) -> Option<BenchmarkEntry> {
         data: data.map(|_| file),
         id,
         prompt: prompt?,
-        target: target?,
+        target,
         choices,
+        material,
         shots,
         cluster,
         limit: limit.map(|limit| limit.value),

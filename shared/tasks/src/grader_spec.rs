@@ -1,20 +1,46 @@
 //! Reads a benchmark's grader table.
 
+use std::path::Path;
+
 use serde::de::DeserializeOwned;
 use tidemill_domain::GraderSpec;
+use tidemill_scoring::Schema;
 
 use crate::fields::{Fields, any, nearest};
-use crate::suite::{NORMALISE, TAKE};
+use crate::suite::{JSON_CHECK, MAX_SECONDS, NORMALISE, ROUGE, SECONDS, TAKE, TOKENISE, WORDS};
 
-const AVAILABLE: [&str; 5] = ["exact", "regex", "numeric", "choice", "likelihood"];
-const PLANNED: [&str; 5] = ["math", "f1", "code", "judge", "command"];
-const OPTIONS: [&str; 6] = [
+const AVAILABLE: [&str; 12] = [
+    "exact",
+    "regex",
+    "numeric",
+    "choice",
+    "likelihood",
+    "f1",
+    "rouge",
+    "bleu",
+    "chrf",
+    "instructions",
+    "json_schema",
+    "command",
+];
+const PLANNED: [&str; 3] = ["math", "code", "judge"];
+const OPTIONS: [&str; 16] = [
     "ignore_case",
     "ignore_punctuation",
     "pattern",
     "take",
     "tolerance",
     "normalise",
+    "words",
+    "measure",
+    "stem",
+    "tokenise",
+    "loose",
+    "check",
+    "schema",
+    "schema_file",
+    "command",
+    "seconds",
 ];
 
 /// Reads the whole table; `None` when no grader can be made of it, after reporting why.
@@ -45,6 +71,27 @@ pub(crate) fn decode(mut fields: Fields<'_, '_>) -> Option<GraderSpec> {
         "likelihood" => Some(GraderSpec::Likelihood {
             normalise: or_default(&mut fields, "normalise", NORMALISE),
         }),
+        "f1" => Some(GraderSpec::F1 {
+            words: or_default(&mut fields, "words", WORDS),
+        }),
+        "rouge" => Some(GraderSpec::Rouge {
+            measure: or_default(&mut fields, "measure", ROUGE),
+            stem: flag(&mut fields, "stem"),
+        }),
+        "bleu" => Some(GraderSpec::Bleu {
+            tokenise: or_default(&mut fields, "tokenise", TOKENISE),
+        }),
+        "chrf" => Some(GraderSpec::Chrf {
+            words: flag(&mut fields, "words"),
+        }),
+        "instructions" => Some(GraderSpec::Instructions {
+            loose: flag(&mut fields, "loose"),
+        }),
+        "json_schema" => Some(GraderSpec::JsonSchema {
+            check: or_default(&mut fields, "check", JSON_CHECK),
+            schema: schema(&mut fields),
+        }),
+        "command" => command(&mut fields),
         _ => None,
     };
     fields.finish(|name| {
@@ -68,6 +115,47 @@ fn known_kind(kind: &str) -> Result<(), String> {
     Err(format!(
         "grader kind {kind:?} is unknown; did you mean {nearest}? available: {available}"
     ))
+}
+
+/// A schema as it is written, or in a file beside the suite's.
+fn schema(fields: &mut Fields<'_, '_>) -> Option<String> {
+    let written = fields.optional("schema", |schema: &String| is_schema(schema));
+    let base = fields.place().file.parent().unwrap_or(Path::new("")).to_owned();
+    let read = |file: &String| std::fs::read_to_string(base.join(file)).map_err(|error| format!("{file}: {error}"));
+    let file = fields.optional("schema_file", |file: &String| is_schema(&read(file)?));
+    match (written, file) {
+        (Some(_), Some(file)) => {
+            fields.error("schema_file", file.line, "cannot stand beside schema: give one of them");
+            None
+        }
+        (written, file) => written
+            .map(|written| written.value)
+            .or_else(|| file.and_then(|file| read(&file.value).ok())),
+    }
+}
+
+fn is_schema(schema: &str) -> Result<(), String> {
+    let schema = serde_json::from_str(schema).map_err(|error| format!("is not JSON: {error}"))?;
+    Schema::try_new(&schema).map(|_| ()).map_err(|error| error.to_string())
+}
+
+fn command(fields: &mut Fields<'_, '_>) -> Option<GraderSpec> {
+    let command = fields.required("command", |command: &Vec<String>| {
+        if command.is_empty() || command.iter().any(String::is_empty) {
+            return Err("must be a program and its arguments, such as [\"python3\", \"grade.py\"]".to_owned());
+        }
+        Ok(())
+    });
+    let seconds = fields.or_default("seconds", SECONDS, |seconds: &u32| {
+        if (1..=MAX_SECONDS).contains(seconds) {
+            return Ok(());
+        }
+        Err(format!("must be from 1 to {MAX_SECONDS}, but is {seconds}"))
+    });
+    command.map(|command| GraderSpec::Command {
+        command: command.value,
+        seconds,
+    })
 }
 
 fn flag(fields: &mut Fields<'_, '_>, name: &'static str) -> bool {

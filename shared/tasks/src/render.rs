@@ -14,6 +14,7 @@ use crate::decode::{BenchmarkEntry, PromptSource};
 use crate::error::{Place, Problems};
 use crate::faults::Faults;
 use crate::ids::{Ids, content_digest};
+use crate::material;
 use crate::shots::{Shots, continuation};
 use crate::sink::{Sink, Stopped};
 use crate::template::{Template, context, environment};
@@ -81,7 +82,7 @@ impl BenchmarkEntry {
     fn place_of(&self, field: &'static str) -> Place {
         let line = match field {
             "prompt" | "messages" => Some(self.prompt.line),
-            "target" => Some(self.target.line),
+            "target" => self.target.as_ref().map(|target| target.line),
             "choices" => self.choices.as_ref().map(|choices| choices.line),
             "id" => self.id.as_ref().map(|id| id.line),
             "cluster" => self.cluster.as_ref().map(|cluster| cluster.line),
@@ -97,8 +98,9 @@ impl BenchmarkEntry {
 /// A benchmark's templates, compiled once.
 pub(crate) struct Templates<'e> {
     prompt: PromptTemplate<'e>,
-    target: Template<'e>,
+    target: Option<Template<'e>>,
     choices: Option<Template<'e>>,
+    material: Vec<(&'e str, Template<'e>)>,
     grader: &'e GraderSpec,
 }
 
@@ -122,7 +124,15 @@ impl<'e> Templates<'e> {
                 PromptTemplate::Chat(turns.collect::<Result<_, Fault>>()?)
             }
         };
-        let target = Template::value(environment, &entry.target.value).map_err(Fault::of("target"))?;
+        let target = match &entry.target {
+            Some(source) => Some(Template::value(environment, &source.value).map_err(Fault::of("target"))?),
+            None => None,
+        };
+        let material = entry.material.iter().map(|(name, source)| {
+            let template = Template::value(environment, source.trim()).map_err(Fault::of("material"))?;
+            Ok((name.as_str(), template))
+        });
+        let material = material.collect::<Result<_, Fault>>()?;
         let choices = match &entry.choices {
             Some(source) => Some(Template::value(environment, source.value.trim()).map_err(Fault::of("choices"))?),
             None => None,
@@ -131,6 +141,7 @@ impl<'e> Templates<'e> {
             prompt,
             target,
             choices,
+            material,
             grader: &entry.grader,
         })
     }
@@ -172,8 +183,23 @@ impl<'e> Templates<'e> {
             }
             None => Vec::new(),
         };
-        let target = self.target.evaluate(row).map_err(Fault::of("target"))?;
-        answer::resolve(self.grader, &target, choices).map_err(Fault::of("target"))
+        let target = match &self.target {
+            Some(target) => Some(target.evaluate(row).map_err(Fault::of("target"))?),
+            None => None,
+        };
+        answer::resolve(self.grader, target.as_ref(), choices).map_err(Fault::of("target"))
+    }
+
+    /// What else the grader needs of one row.
+    fn material(&self, row: &Value) -> Result<Vec<(String, String)>, Fault> {
+        let named = self.material.iter().map(|(name, template)| {
+            let text = template.evaluate(row).and_then(|value| answer::text_or_json(&value));
+            let text = text.map_err(|error| Fault::of("material")(format!("{name}: {error}")))?;
+            Ok(((*name).to_owned(), text))
+        });
+        let material = named.collect::<Result<Vec<_>, Fault>>()?;
+        material::check(self.grader, &material).map_err(Fault::of("material"))?;
+        Ok(material)
     }
 }
 
@@ -263,7 +289,9 @@ impl Rendering<'_> {
         let prompt = self.check(row, prompt);
         let answer = self.templates.answer(&context);
         let answer = self.check(row, answer);
-        let (id, cluster, prompt, answer) = (id?, cluster?, prompt?, answer?);
+        let material = self.templates.material(&context);
+        let material = self.check(row, material);
+        let (id, cluster, prompt, answer, material) = (id?, cluster?, prompt?, answer?, material?);
         let prompt = self.shots.prepend(prompt, &digest).map_err(Fault::of("few_shot"));
         let prompt = self.check(row, prompt)?;
         self.ambiguities.note(row.number, answer.ambiguity);
@@ -276,7 +304,7 @@ impl Rendering<'_> {
             cluster,
             subset: None,
             weight: 1.0,
-            material: Vec::new(),
+            material,
         })
     }
 
@@ -347,6 +375,7 @@ impl Rendering<'_> {
         benchmark.spare_samples = self.entry.spare_samples;
         benchmark.penalties = self.entry.penalties;
         benchmark.continuation = self.entry.continuation;
+        benchmark.metrics = self.entry.grader.metrics();
         Ok(Some(benchmark))
     }
 }

@@ -237,7 +237,7 @@ fn graders_of_other_kinds_and_options_are_refused() {
             "data = \"rows.jsonl\"\nprompt = \"{{{{ q }}}}\"\ntarget = \"{{{{ a }}}}\"\n{grader}"
         ))
     };
-    let kinds = ["math", "f1", "code", "judge", "command", "exat"];
+    let kinds = ["math", "code", "judge", "exat"];
     let mut texts: Vec<String> = kinds
         .iter()
         .map(|kind| errors(&format!("[benchmark.grader]\nkind = \"{kind}\"")))
@@ -251,6 +251,29 @@ fn graders_of_other_kinds_and_options_are_refused() {
         errors("[benchmark.grader]\nkind = \"exact\"\nignore_cases = true\nnormalise = \"bytes\""),
         errors("choices = \"{{ choices }}\"\n[benchmark.grader]\nkind = \"exact\""),
     ]);
+    insta::assert_snapshot!(texts.join("\n"));
+    let refused = |fields: &str| suite_errors(&format!("data = \"rows.jsonl\"\nprompt = \"{{{{ q }}}}\"\n{fields}"));
+    let asked = |ids: &str, arguments: &str| {
+        refused(&format!(
+            "material = {{ instructions = '{ids}', arguments = '{arguments}' }}\n[benchmark.grader]\nkind = \"instructions\""
+        ))
+    };
+    let texts = [
+        refused("[benchmark.grader]\nkind = \"f1\"\nwords = \"coqa\""),
+        refused("target = \"x\"\nmaterial = { tests = \"x\" }\n[benchmark.grader]\nkind = \"bleu\"\ntokenise = \"zh\""),
+        refused("[benchmark.grader]\nkind = \"instructions\""),
+        asked("[\"keywords:existance\"]", "[{}]"),
+        asked(
+            "[\"length_constraints:number_words\"]",
+            "[{\"relation\": \"at most\", \"num_words\": 3}]",
+        ),
+        asked("{{ q }}", "[]"),
+        refused("[benchmark.grader]\nkind = \"json_schema\""),
+        refused("[benchmark.grader]\nkind = \"json_schema\"\ncheck = \"equal\"\nschema = '{\"type\": 1}'"),
+        refused("[benchmark.grader]\nkind = \"json_schema\"\nschema_file = \"nowhere.json\""),
+        refused("target = \"{age\"\n[benchmark.grader]\nkind = \"json_schema\"\ncheck = \"equal\""),
+        refused("[benchmark.grader]\nkind = \"command\"\ncommand = []\nseconds = 0"),
+    ];
     insta::assert_snapshot!(texts.join("\n"));
     let no_table =
         "name = \"s\"\nversion = \"1\"\ntier = \"canary\"\n[[benchmark]]\nname = \"b\"\ngrader = \"exact\"\n";

@@ -1,6 +1,6 @@
 //! The published schema against what is accepted.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::support::{Folder, question_suite};
 use serde_json::Value;
@@ -24,7 +24,8 @@ fn full_suite(grader: GraderTable) -> SuiteFile {
             id: Some("id".to_owned()),
             prompt: Some("{{ q }}".to_owned()),
             messages: None,
-            target: "{{ a }}".to_owned(),
+            target: Some("{{ a }}".to_owned()),
+            material: material(&grader),
             choices: has_choices.then(|| "{{ c }}".to_owned()),
             few_shot: 1,
             few_shot_data: Some("shots.jsonl".to_owned()),
@@ -44,6 +45,21 @@ fn full_suite(grader: GraderTable) -> SuiteFile {
             grader,
         }],
     }
+}
+
+fn material(grader: &GraderTable) -> BTreeMap<String, String> {
+    let pairs: &[(&str, &str)] = match grader {
+        GraderTable::Instructions { .. } => &[
+            ("instructions", "[\"punctuation:no_comma\"]"),
+            ("arguments", "{{ [{\"num\": none}] }}"),
+        ],
+        GraderTable::Command { .. } => &[("anything", "{{ q }}")],
+        _ => &[],
+    };
+    let owned = pairs
+        .iter()
+        .map(|(name, source)| ((*name).to_owned(), (*source).to_owned()));
+    owned.collect()
 }
 
 fn graders() -> Vec<GraderTable> {
@@ -66,6 +82,27 @@ fn graders() -> Vec<GraderTable> {
         },
         GraderTable::Likelihood {
             normalise: tidemill_domain::Normalise::Tokens,
+        },
+        GraderTable::F1 {
+            words: tidemill_domain::Words::Drop,
+        },
+        GraderTable::Rouge {
+            measure: tidemill_domain::RougeMeasure::Two,
+            stem: true,
+        },
+        GraderTable::Bleu {
+            tokenise: tidemill_domain::Tokenise::Characters,
+        },
+        GraderTable::Chrf { words: true },
+        GraderTable::Instructions { loose: true },
+        GraderTable::JsonSchema {
+            check: tidemill_domain::JsonCheck::Equal,
+            schema: Some("{\"type\": \"number\"}".to_owned()),
+            schema_file: None,
+        },
+        GraderTable::Command {
+            command: vec!["python3".to_owned(), "grade.py".to_owned()],
+            seconds: 5,
         },
     ]
 }
@@ -111,6 +148,7 @@ fn every_field_of_the_schema_is_known_to_the_reader() {
     let benchmark = suite["benchmark"][0].as_object_mut().unwrap();
     benchmark.insert("messages".to_owned(), Value::Null);
     benchmark.insert("choices".to_owned(), Value::Null);
+    benchmark.insert("material".to_owned(), Value::Null);
     assert_eq!(
         names(&suite["benchmark"][0]),
         names(&schema["$defs"]["BenchmarkTable"]["properties"])
