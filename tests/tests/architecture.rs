@@ -66,6 +66,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "grader",
         &[
+            "sandbox",
             "domain",
             "codec",
             "streams",
