@@ -67,6 +67,8 @@ pub(crate) fn grade(item: u32, sample: u32, outcome: Outcome) -> Grade {
         grader: "exact@1".to_owned(),
         reason: None,
         truncated: outcome == Outcome::Truncated,
+        cut_in_reasoning: false,
+        replaced: false,
         prompt_tokens: 10,
         completion_tokens: 3,
         requests: 2,
