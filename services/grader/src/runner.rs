@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use tidemill_config::SandboxLevel;
 use tidemill_domain::Item;
 use tidemill_sandbox::{Fault, Level, Sandbox, Settings, Unavailable, Verdict};
-use tokio::sync::OnceCell;
 
 use crate::Error;
 use crate::answer::{Answer, Finding};
@@ -41,7 +40,7 @@ pub(crate) trait Runner: fmt::Debug + Send + Sync {
 #[derive(Debug, Default)]
 pub struct Runners {
     settings: Settings,
-    sandbox: OnceCell<Sandbox>,
+    sandbox: tokio::sync::Mutex<Option<Sandbox>>,
     refused: Mutex<Option<(Instant, Unavailable)>>,
 }
 
@@ -64,27 +63,35 @@ impl Runners {
         described.map_err(|refused| Error::Sandbox(refused.to_string()))
     }
 
-    async fn sandbox(&self) -> Result<&Sandbox, Error> {
-        let opened = self.sandbox.get_or_try_init(|| async {
-            if let Some(refused) = self.refused_lately() {
-                return Err(refused);
+    /// The sandbox, opened unless it is; who comes meanwhile waits.
+    async fn sandbox(&self) -> Result<Sandbox, Error> {
+        let mut kept = self.sandbox.lock().await;
+        if let Some(sandbox) = &*kept {
+            return Ok(sandbox.clone());
+        }
+        if let Some(refused) = self.refused_lately() {
+            return Err(Error::Sandbox(refused.to_string()));
+        }
+        match Sandbox::open(&self.settings).await {
+            Ok(sandbox) => {
+                tracing::info!(%sandbox, "programs run in a sandbox");
+                *kept = Some(sandbox.clone());
+                Ok(sandbox)
             }
-            let opened = Sandbox::open(&self.settings).await;
-            match &opened {
-                Ok(sandbox) => tracing::info!(%sandbox, "programs run in a sandbox"),
-                Err(refused) => {
-                    tracing::warn!(
-                        reason = refused.reason,
-                        remedy = refused.remedy,
-                        "no program is run, for want of a sandbox"
-                    );
-                    *self.refused.lock().unwrap_or_else(PoisonError::into_inner) =
-                        Some((Instant::now(), refused.clone()));
-                }
+            Err(refused) => {
+                let Unavailable { reason, remedy } = &refused;
+                tracing::warn!(reason, remedy, "no program is run, for want of a sandbox");
+                let said = refused.to_string();
+                *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), refused));
+                Err(Error::Sandbox(said))
             }
-            opened
-        });
-        opened.await.map_err(|refused| Error::Sandbox(refused.to_string()))
+        }
+    }
+
+    /// Has the host looked at again before the next run: what was there may be gone, as files in a folder that is tidied.
+    async fn forget(&self) {
+        tracing::warn!("a sandbox does not start any more and is opened anew");
+        *self.sandbox.lock().await = None;
     }
 
     fn refused_lately(&self) -> Option<Unavailable> {
