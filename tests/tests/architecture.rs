@@ -18,6 +18,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("config", &[]),
     ("telemetry", &[]),
     ("storage", &["domain", "codec"]),
+    // Texts and numbers alone.
+    ("scoring", &[]),
     ("tasks", &["domain"]),
     ("inference", &["domain"]),
     (
