@@ -1,10 +1,10 @@
 //! The tally of one benchmark: a byte a sample, and more only where clusters or partial credit need it; order and
 //! repeats change nothing.
 
-use tidemill_domain::statistics::{Clusters, Items, normal_interval, wilson_interval};
 use tidemill_domain::{
     Benchmark, BenchmarkName, BenchmarkResult, ClusterColumn, Grade, ItemKey, Outcome, OutcomeCounts,
 };
+use tidemill_statistics::{Clusters, Items, clip, normal_interval, wilson_interval};
 
 /// No outcome is known.
 const MISSING: u8 = 0;
@@ -161,7 +161,7 @@ impl Tally {
             wilson_interval(self.outcomes.correct, sums.scored)
         } else {
             mean.zip(standard_error)
-                .map(|(mean, error)| normal_interval(mean, error))
+                .map(|(mean, error)| clip(normal_interval(mean, error), [0.0, 1.0]))
         };
         BenchmarkResult {
             name: self.name.clone(),

@@ -23,7 +23,6 @@ mod outline;
 mod partial;
 mod release;
 mod result;
-pub mod statistics;
 mod time;
 mod trace;
 mod whole;
