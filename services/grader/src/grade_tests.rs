@@ -83,6 +83,10 @@ fn a_grade_carries_what_the_aggregator_folds() {
         started: Timestamp(1),
         finished: Timestamp(2),
         graded: Timestamp(3),
+        extractor: Some("last-number@1".to_owned()),
+        span: None,
+        canonical: None,
+        measures: Vec::new(),
     };
     assert_eq!(grade, expected);
 }
@@ -279,7 +283,7 @@ fn a_likelihood_needs_scores_and_a_text_needs_none() {
         correct_choice: Some(1),
         ..item(&[], &["no", "yes"])
     };
-    let grade = Grader::new(&likelihood).grade(&two, &scored, Timestamp(3));
+    let grade = Grader::new(&likelihood, &Reasoning::default()).grade(&two, &scored, Timestamp(3));
     assert_eq!((grade.outcome, grade.truncated), (Outcome::Correct, false));
     assert_eq!(grade.extracted.as_deref(), Some("yes"));
     assert_eq!(grade.grader, "likelihood@1");

@@ -160,6 +160,10 @@ pub(crate) fn fault(key: ItemKey, reason: String) -> Grade {
         started: now,
         finished: now,
         graded: now,
+        extractor: None,
+        span: None,
+        canonical: None,
+        measures: Vec::new(),
     }
 }
 

@@ -1,9 +1,11 @@
 //! From an announcement to queued evaluations.
 
+use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
+use tidemill_config::Loader;
 use tidemill_domain::{
     Class, Digest, EvaluationEvent, EvaluationId, EvaluationState, GroupId, LANE, RolledBack, Source, TeamId, Timeline,
     Timestamp, Written,
@@ -11,7 +13,9 @@ use tidemill_domain::{
 use tidemill_service::backoff::Backoff;
 use tidemill_service::fault::{self, Point};
 use tidemill_service::{Context, Delivery, Failure, Obstacle, Settled, now};
+use tidemill_storage::Store;
 use tidemill_streams::StateChange;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use crate::board;
@@ -137,7 +141,7 @@ pub(crate) async fn handle(context: Context, delivery: Delivery) -> Settled {
     tokio::select! {
         () = context.draining.cancelled() => Err(Failure::cancelled()),
         () = delivery.stopped.cancelled() => Err(Failure::cancelled()),
-        queued = enqueue(&context, &event, patience, delivery.delivered > 1) => queued.map(drop).map_err(failed),
+        queued = enqueue(&context, &event, patience, delivery.delivered > 1, Ahead::default()) => queued.map(drop).map_err(failed),
     }
 }
 
@@ -166,7 +170,49 @@ fn parse<T: serde::de::DeserializeOwned>(payload: &[u8]) -> Result<T, IntakeErro
 /// # Errors
 /// [`IntakeError`].
 pub async fn queue(context: &Context, event: &Written, patience: Duration) -> Result<Vec<Queued>, IntakeError> {
-    enqueue(context, event, patience, false).await
+    enqueue(context, event, patience, false, Ahead::default()).await
+}
+
+/// As [`queue`], with suites that began to be rendered before.
+///
+/// # Errors
+/// [`IntakeError`].
+pub async fn queue_rendered(
+    context: &Context,
+    event: &Written,
+    patience: Duration,
+    ahead: Ahead,
+) -> Result<Vec<Queued>, IntakeError> {
+    enqueue(context, event, patience, false, ahead).await
+}
+
+/// Suites that are rendered while there is no broker yet: rendering takes the object store alone.
+#[derive(Debug, Default)]
+pub struct Ahead {
+    rendering: HashMap<String, JoinHandle<Result<Rendered, SuiteError>>>,
+}
+
+impl Ahead {
+    /// Begins to render suites, each on a thread of its own.
+    #[must_use]
+    pub fn begin(store: &Store, config: &Loader, suites: &[String]) -> Self {
+        let begin = |name: &String| {
+            let (store, config, suite) = (store.clone(), config.clone(), name.clone());
+            let rendering = tokio::spawn(async move { suites::render(&store, &config, &suite).await });
+            (name.clone(), rendering)
+        };
+        Self {
+            rendering: suites.iter().map(begin).collect(),
+        }
+    }
+
+    /// What became of a suite; `None` when it was not begun, or is to be tried again.
+    async fn rendered(&mut self, name: &str) -> Option<Result<Rendered, SuiteError>> {
+        match self.rendering.remove(name)?.await {
+            Ok(Err(SuiteError::Storage(_))) | Err(_) => None,
+            Ok(rendered) => Some(rendered),
+        }
+    }
 }
 
 /// As [`queue`]. With `again` it may have been begun before, by a loader that died over it.
@@ -175,6 +221,7 @@ async fn enqueue(
     event: &Written,
     patience: Duration,
     again: bool,
+    mut ahead: Ahead,
 ) -> Result<Vec<Queued>, IntakeError> {
     let seen = now();
     let names = if event.suites.is_empty() {
@@ -187,7 +234,10 @@ async fn enqueue(
     }
     let mut rendered = Vec::with_capacity(names.len());
     for name in names {
-        rendered.push(render(context, name).await?);
+        rendered.push(match ahead.rendered(name).await {
+            Some(rendered) => rendered?,
+            None => render(context, name).await?,
+        });
     }
     let (source, checkpoint) = identify(event, patience).await?;
     for suite in &rendered {
@@ -206,7 +256,7 @@ async fn render(context: &Context, name: &str) -> Result<Rendered, SuiteError> {
     let mut backoff = Backoff::standard();
     let mut waiting = None;
     loop {
-        let error = match suites::render(context, name).await {
+        let error = match suites::render(&context.store, &context.config.loader, name).await {
             Err(SuiteError::Storage(error)) if error.is_of_the_store() => error,
             rendered => return rendered,
         };

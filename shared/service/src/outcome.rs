@@ -183,6 +183,10 @@ async fn failed_grade(context: &Context, key: ItemKey, payload: &[u8], reason: &
         started: now,
         finished: now,
         graded: now,
+        extractor: None,
+        span: None,
+        canonical: None,
+        measures: Vec::new(),
     };
     match completion {
         Some(completion) => Grade {
