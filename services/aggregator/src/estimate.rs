@@ -44,11 +44,17 @@ pub(crate) struct Shape<'a> {
 
 impl Shape<'_> {
     fn weight(&self, item: usize) -> f64 {
-        self.weights.and_then(|weights| weights.get(item)).copied().unwrap_or(1.0)
+        self.weights
+            .and_then(|weights| weights.get(item))
+            .copied()
+            .unwrap_or(1.0)
     }
 
     fn cluster(&self, item: usize) -> u32 {
-        self.clusters.and_then(|clusters| clusters.get(item)).copied().unwrap_or(0)
+        self.clusters
+            .and_then(|clusters| clusters.get(item))
+            .copied()
+            .unwrap_or(0)
     }
 
     fn clipped(&self, interval: [f64; 2]) -> [f64; 2] {
@@ -80,16 +86,18 @@ pub(crate) fn mean(items: impl Iterator<Item = (usize, f64)> + Clone, shape: Sha
     let is_extreme = lowest == highest && shape.range.is_some_and(|range| range.contains(&lowest));
     let is_even = clusters.is_none() && shape.weights.is_none();
     let interval = if let Some(clusters) = &clusters {
-        let interval = value.zip(standard_error).and_then(|(value, error)| {
-            student_interval(value, error, clusters.degrees_of_freedom())
-        });
+        let interval = value
+            .zip(standard_error)
+            .and_then(|(value, error)| student_interval(value, error, clusters.degrees_of_freedom()));
         interval.map(|interval| (shape.clipped(interval), Method::Student))
     } else if is_even && (shape.is_binary || is_extreme) && shape.range == Some([0.0, 1.0]) {
         wilson_interval(plain.sum() as u64, count).map(|interval| (interval, Method::Wilson))
     } else if effort == Effort::Final && count <= MOST_RESAMPLED as u64 {
         resampled_mean(items, &shape)
     } else {
-        let interval = value.zip(standard_error).map(|(value, error)| normal_interval(value, error));
+        let interval = value
+            .zip(standard_error)
+            .map(|(value, error)| normal_interval(value, error));
         interval.map(|interval| (shape.clipped(interval), Method::Normal))
     };
     Estimate {
@@ -139,7 +147,9 @@ pub(crate) fn of_sums(
     let independent = merged.as_ref().unwrap_or(units);
     let is_many = independent.len() > MOST_RESAMPLED || effort == Effort::Provisional;
     let grouped = (is_many && independent.len() > GROUPS_LEFT_OUT).then(|| {
-        let groups: Vec<u32> = (0..independent.len()).map(|unit| (unit % GROUPS_LEFT_OUT) as u32).collect();
+        let groups: Vec<u32> = (0..independent.len())
+            .map(|unit| (unit % GROUPS_LEFT_OUT) as u32)
+            .collect();
         independent.merged(&groups)
     });
     let jackknife = grouped.as_ref().unwrap_or(independent).jackknife(figure);
@@ -183,10 +193,19 @@ mod tests {
     #[test]
     fn each_shape_has_its_interval() {
         let scores = [0.0, 1.0, 0.5, 0.25, 1.0, 0.75];
-        let binary = Shape { is_binary: true, ..SHARE };
+        let binary = Shape {
+            is_binary: true,
+            ..SHARE
+        };
         let (clusters, weights) = ([0, 0, 1, 1, 2, 2], [1.0, 2.0, 1.0, 1.0, 1.0, 3.0]);
-        let clustered = Shape { clusters: Some(&clusters), ..binary };
-        let weighted = Shape { weights: Some(&weights), ..binary };
+        let clustered = Shape {
+            clusters: Some(&clusters),
+            ..binary
+        };
+        let weighted = Shape {
+            weights: Some(&weights),
+            ..binary
+        };
         for (shape, effort, expected) in [
             (SHARE, Effort::Final, Method::Bca),
             (SHARE, Effort::Provisional, Method::Normal),
@@ -214,7 +233,10 @@ mod tests {
     #[test]
     fn weights_move_the_mean_and_nothing_is_made_of_nothing() {
         let weights = [3.0, 1.0];
-        let shape = Shape { weights: Some(&weights), ..SHARE };
+        let shape = Shape {
+            weights: Some(&weights),
+            ..SHARE
+        };
         assert_eq!(of(&[1.0, 0.0], shape, Effort::Provisional).value, Some(0.75));
         assert_eq!(of(&[], SHARE, Effort::Final), Estimate::default());
         assert_eq!(of(&[0.5], SHARE, Effort::Final).interval, None);
@@ -232,9 +254,15 @@ mod tests {
         assert!((exact.standard_error.unwrap() / plain - 1.0).abs() < 1e-9);
         assert_eq!(method(&exact), Some(Method::Bca));
         let grouped = of_sums(&units, &numbers, SHARE, &ratio, Effort::Provisional);
-        assert!((grouped.standard_error.unwrap() / plain - 1.0).abs() < 0.2, "{grouped:?} {plain}");
+        assert!(
+            (grouped.standard_error.unwrap() / plain - 1.0).abs() < 0.2,
+            "{grouped:?} {plain}"
+        );
         let clusters: Vec<u32> = (0..5_000).map(|item| item / 1_000).collect();
-        let shape = Shape { clusters: Some(&clusters), ..SHARE };
+        let shape = Shape {
+            clusters: Some(&clusters),
+            ..SHARE
+        };
         let clustered = of_sums(&units, &numbers, shape, &ratio, Effort::Provisional);
         let expected = of(&scores, shape, Effort::Provisional);
         assert!((clustered.standard_error.unwrap() - expected.standard_error.unwrap()).abs() < 1e-9);

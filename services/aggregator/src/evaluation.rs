@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use tidemill_domain::{
-    BenchmarkResult, Class, Columns, EvaluationEvent, EvaluationState, Grade, GroupResult, ItemKey, Manifest, ResultState,
-    Timeline, Timestamp,
+    BenchmarkResult, Class, Columns, EvaluationEvent, EvaluationState, Grade, GroupResult, ItemKey, Manifest,
+    ResultState, Timeline, Timestamp,
 };
 use tidemill_service::backoff::Backoff;
 use tidemill_service::fault::{self, Point};
 use tidemill_service::{Context, Follow, Followed, Start, now, span};
 use tidemill_streams::{declared, subject};
-use tidemill_telemetry::Metric;
+use tidemill_telemetry::{Metric, Warning};
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
@@ -361,13 +361,25 @@ fn decode(message: &Followed, key: &ItemKey) -> Decoded {
     match tidemill_codec::decode::<Grade>(&message.payload) {
         Ok(grade) if grade.key == *key => Decoded::Grade(Box::new(grade)),
         Ok(grade) => {
-            tracing::error!(subject = message.subject, key = %grade.key, "a grade under another key's subject");
+            if is_said("a grade under another key's subject", key, "") {
+                tracing::error!(subject = message.subject, key = %grade.key, "a grade under another key's subject");
+            }
             Decoded::Unreadable
         }
         Err(error @ tidemill_codec::Error::UnknownVersion { .. }) => Decoded::Newer(error.to_string()),
         Err(error) => {
-            tracing::error!(subject = message.subject, %error, "a grade that cannot be read");
+            if is_said("a grade that cannot be read", key, &error.to_string()) {
+                tracing::error!(subject = message.subject, %error, "a grade that cannot be read");
+            }
             Decoded::Unreadable
         }
     }
+}
+
+fn is_said(message: &'static str, key: &ItemKey, reason: &str) -> bool {
+    tidemill_telemetry::is_said(Warning {
+        message,
+        scope: key.evaluation.as_str(),
+        reason,
+    })
 }

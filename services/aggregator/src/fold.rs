@@ -80,7 +80,10 @@ impl Fold {
     /// Intervals are resampled where that is better: tenths of a second a figure of thousands of items, on the calling thread.
     #[must_use]
     pub fn results(&self) -> Vec<BenchmarkResult> {
-        self.benchmarks.iter().map(|tally| tally.result(Effort::Final)).collect()
+        self.benchmarks
+            .iter()
+            .map(|tally| tally.result(Effort::Final))
+            .collect()
     }
 
     /// Means over several benchmarks, from the results of all.

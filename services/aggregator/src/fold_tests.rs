@@ -68,6 +68,8 @@ pub(crate) fn grade(item: u32, sample: u32, outcome: Outcome) -> Grade {
         grader: "exact@1".to_owned(),
         reason: None,
         truncated: outcome == Outcome::Truncated,
+        cut_in_reasoning: false,
+        replaced: false,
         prompt_tokens: 10,
         completion_tokens: 3,
         requests: 2,
@@ -302,10 +304,19 @@ fn subsets_have_means_of_their_own_and_counts_beside_them() {
     let [law, art] = result.subsets.as_slice() else {
         panic!("{:?}", result.subsets)
     };
-    assert_eq!((law.name.as_str(), law.mean, law.coverage, law.bounds), ("law", Some(1.0), 0.5, [0.5, 1.0]));
-    assert_eq!((law.items, law.samples, law.truncated, law.failed, law.missing), (2, 2, 0, 1, 0));
+    assert_eq!(
+        (law.name.as_str(), law.mean, law.coverage, law.bounds),
+        ("law", Some(1.0), 0.5, [0.5, 1.0])
+    );
+    assert_eq!(
+        (law.items, law.samples, law.truncated, law.failed, law.missing),
+        (2, 2, 0, 1, 0)
+    );
     assert_eq!(law.method.as_deref(), Some("wilson"));
-    assert_eq!((art.mean, art.mean_excluding_truncated, art.bounds), (Some(0.0), None, [0.0, 0.5]));
+    assert_eq!(
+        (art.mean, art.mean_excluding_truncated, art.bounds),
+        (Some(0.0), None, [0.0, 0.5])
+    );
     assert_eq!((art.truncated, art.failed, art.missing), (1, 0, 1));
     assert_eq!((result.mean, result.scored_items), (Some(2.0 / 3.0), 3));
 }
@@ -328,7 +339,11 @@ fn weights_move_mean_and_bounds_and_not_coverage() {
     assert_close(Some(result.coverage), 2.0 / 3.0);
     // By hand: √(2/1 · (9/16 + 9/16))/4.
     assert_close(result.standard_error, 0.375);
-    assert_eq!(result.method.as_deref(), Some("bootstrap_bca"), "no Wilson for weighted items");
+    assert_eq!(
+        result.method.as_deref(),
+        Some("bootstrap_bca"),
+        "no Wilson for weighted items"
+    );
 }
 
 /// By hand: means 1/2 of 4 items and 1/4 of 4; macro (2·1/2 + 1/4)/3; micro of the items by weight the same here, and with
@@ -337,7 +352,11 @@ fn weights_move_mean_and_bounds_and_not_coverage() {
 fn groups_are_means_over_benchmarks_or_over_their_items() {
     let group = |name: &str, mean, weights: [f64; 2]| Group {
         name: name.to_owned(),
-        members: weights.into_iter().zip(0..).map(|(weight, benchmark)| Member { benchmark, weight }).collect(),
+        members: weights
+            .into_iter()
+            .zip(0..)
+            .map(|(weight, benchmark)| Member { benchmark, weight })
+            .collect(),
         mean,
         metric: None,
     };
@@ -354,7 +373,11 @@ fn groups_are_means_over_benchmarks_or_over_their_items() {
     let mut fold = Fold::new(&two, Vec::new());
     for (benchmark, right) in [(0, 2), (1, 1)] {
         for item in 0..4 {
-            let outcome = if item < right { Outcome::Correct } else { Outcome::Incorrect };
+            let outcome = if item < right {
+                Outcome::Correct
+            } else {
+                Outcome::Incorrect
+            };
             let mut grade = grade(item, 0, outcome);
             grade.key.benchmark = benchmark;
             assert!(fold.apply(&grade));
@@ -367,7 +390,10 @@ fn groups_are_means_over_benchmarks_or_over_their_items() {
     let errors: Vec<f64> = results.iter().map(|result| result.standard_error.unwrap()).collect();
     assert_close(groups[0].standard_error, (2.0 * errors[0]).hypot(errors[1]) / 3.0);
     assert_close(groups[1].standard_error, errors[0].hypot(errors[1]) / 2.0);
-    assert_eq!((groups[0].items, groups[0].mean.as_str(), groups[0].benchmarks.len()), (8, "macro", 2));
+    assert_eq!(
+        (groups[0].items, groups[0].mean.as_str(), groups[0].benchmarks.len()),
+        (8, "macro", 2)
+    );
     assert_eq!(groups[2].value, None, "no member has the metric");
     let empty = Fold::new(&two, Vec::new());
     assert_eq!(empty.groups(&empty.results())[0].value, None, "nothing is scored");
@@ -407,7 +433,10 @@ fn everything() -> (Manifest, Vec<Columns>) {
 fn with_measures(grade: Grade) -> Grade {
     let label = grade.key.item % 2;
     Grade {
-        canonical: Some(format!("{}", grade.completion_tokens % 2 + u64::from(grade.key.sample / 2))),
+        canonical: Some(format!(
+            "{}",
+            grade.completion_tokens % 2 + u64::from(grade.key.sample / 2)
+        )),
         measures: vec![
             Some(Measured::Value(10.0 * grade.score)),
             Some(Measured::Weighted {

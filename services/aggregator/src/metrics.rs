@@ -140,7 +140,11 @@ impl Measures {
                     let (count, sum) = known.fold((0_u32, 0.0), |(count, sum), value| (count + 1, sum + value));
                     (count > 0).then(|| sum / f64::from(count))
                 };
-                let shape = Shape { is_binary: false, range: None, ..shape };
+                let shape = Shape {
+                    is_binary: false,
+                    range: None,
+                    ..shape
+                };
                 over_items(items, &mean, shape, effort)
             }
             Column::Sums(sums) => {
@@ -219,7 +223,14 @@ type Figure<'a> = Box<dyn Fn(&[f64]) -> Option<f64> + 'a>;
 /// The mean over items of what each has, where it has it.
 fn over_items(items: usize, of_item: &dyn Fn(usize) -> Option<f64>, shape: Shape<'_>, effort: Effort) -> Estimate {
     let known = (0..items).filter_map(|item| Some((item, of_item(item)?)));
-    mean(known, Shape { is_binary: false, ..shape }, effort)
+    mean(
+        known,
+        Shape {
+            is_binary: false,
+            ..shape
+        },
+        effort,
+    )
 }
 
 const fn over_labels(average: Average) -> tidemill_statistics::Average {

@@ -44,7 +44,10 @@ fn said(item: u32, sample: u32, outcome: Outcome, answer: &str) -> Grade {
 }
 
 fn assert_close(actual: Option<f64>, expected: f64) {
-    assert!((actual.unwrap() - expected).abs() < 1e-12, "{actual:?} is not {expected}");
+    assert!(
+        (actual.unwrap() - expected).abs() < 1e-12,
+        "{actual:?} is not {expected}"
+    );
 }
 
 #[test]
@@ -59,7 +62,10 @@ fn a_mean_of_measures_averages_samples_within_their_item() {
     assert_eq!((found.items, found.missing, found.failed), (2, 3, 0));
     assert_eq!(found.method.as_deref(), Some("bootstrap_bca"));
     let [low, high] = found.interval.unwrap();
-    assert!(low >= 20.0 && high <= 100.0 && low < high, "not clipped to shares: {low}..{high}");
+    assert!(
+        low >= 20.0 && high <= 100.0 && low < high,
+        "not clipped to shares: {low}..{high}"
+    );
 }
 
 /// By hand: e^(30/10) over all tokens, where the mean of the items' perplexities would be another number.
@@ -88,7 +94,10 @@ fn an_impossible_text_has_no_finite_perplexity_and_is_not_left_out() {
         tally.apply(&measured(item, 0, Measured::Weighted { value, weight: 2.0 }));
     }
     let found = only(&tally);
-    assert_eq!((found.value, found.standard_error, found.interval, found.items), (None, None, None, 2));
+    assert_eq!(
+        (found.value, found.standard_error, found.interval, found.items),
+        (None, None, None, 2)
+    );
 }
 
 /// By hand: class 1 is true three times, predicted twice, hit once more than missed: F1 = 2·2/(3+2); accuracy 3/4.
@@ -143,7 +152,10 @@ fn pass_at_k_is_of_items_with_all_their_samples() {
     }
     let found = only(&tally);
     assert_close(found.value, (5.0 / 6.0) / 2.0);
-    assert_eq!((found.items, found.failed, found.missing, found.truncated), (2, 1, 4, 1));
+    assert_eq!(
+        (found.items, found.failed, found.missing, found.truncated),
+        (2, 1, 4, 1)
+    );
 }
 
 #[test]
@@ -159,11 +171,19 @@ fn samples_vote_by_their_canonical_answers_and_silent_ones_do_not() {
     ];
     let mut wins = tally(1, 5, vec![of_votes.clone()]);
     all.iter().for_each(|grade| assert!(wins.apply(grade)));
-    assert_eq!(only(&wins).value, Some(1.0), "two say 1/2; one that holds no answer does not say 9");
+    assert_eq!(
+        only(&wins).value,
+        Some(1.0),
+        "two say 1/2; one that holds no answer does not say 9"
+    );
     let mut ties = tally(1, 5, vec![of_votes]);
     all.iter().for_each(|grade| {
         ties.apply(&Grade {
-            outcome: if grade.outcome == NoAnswer { Incorrect } else { grade.outcome },
+            outcome: if grade.outcome == NoAnswer {
+                Incorrect
+            } else {
+                grade.outcome
+            },
             ..grade.clone()
         });
     });
@@ -173,7 +193,11 @@ fn samples_vote_by_their_canonical_answers_and_silent_ones_do_not() {
 #[test]
 fn answers_without_a_canonical_form_vote_as_they_were_found() {
     let mut tally = tally(1, 3, vec![metric(MetricSource::MajorityAt(3), Aggregation::Mean)]);
-    for (sample, outcome, answer) in [(0, Outcome::Incorrect, "x"), (1, Outcome::Correct, "y"), (2, Outcome::Correct, "y")] {
+    for (sample, outcome, answer) in [
+        (0, Outcome::Incorrect, "x"),
+        (1, Outcome::Correct, "y"),
+        (2, Outcome::Correct, "y"),
+    ] {
         tally.apply(&Grade {
             extracted: Some(answer.to_owned()),
             ..grade(0, sample, outcome)
@@ -194,7 +218,11 @@ fn clusters_and_weights_are_those_of_the_score() {
     };
     let mut tally = tally_with(4, 1, vec![metric(MetricSource::Measure, Aggregation::Mean)], columns);
     for (item, value) in [(0, 1.0), (1, 1.0), (2, 0.0), (3, 0.0)] {
-        let outcome = if value > 0.5 { Outcome::Correct } else { Outcome::Incorrect };
+        let outcome = if value > 0.5 {
+            Outcome::Correct
+        } else {
+            Outcome::Incorrect
+        };
         tally.apply(&Grade {
             measures: vec![Some(Measured::Value(value))],
             ..grade(item, 0, outcome)

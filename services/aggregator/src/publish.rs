@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use async_nats::HeaderMap;
 use tidemill_domain::{
-    BenchmarkResult, Digest, EvaluationEvent, EvaluationResult, EvaluationState, GroupResult, ResultMessage, ResultState,
-    Timeline,
+    BenchmarkResult, Digest, EvaluationEvent, EvaluationResult, EvaluationState, GroupResult, ResultMessage,
+    ResultState, Timeline,
 };
 use tidemill_service::fault::{self, Point};
 use tidemill_service::{Context, PublishError, Ttl, now};

@@ -14,6 +14,9 @@ use crate::metrics::Measures;
 const MISSING: u8 = 0;
 /// Set beside the outcome when the completion was cut.
 const TRUNCATED: u8 = 0x80;
+/// Set beside that when it held a right answer before the cut.
+const RIGHT_BEFORE: u8 = 0x40;
+const MARKS: u8 = TRUNCATED | RIGHT_BEFORE;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Tally {
@@ -22,13 +25,15 @@ pub(crate) struct Tally {
     samples: usize,
     /// Clusters, subsets and weights, one an item where the benchmark has them.
     columns: Columns,
-    /// One a sample, item by item: [`MISSING`], or 1 + the outcome with [`TRUNCATED`].
+    /// One a sample, item by item: [`MISSING`], or 1 + the outcome with [`MARKS`].
     marks: Vec<u8>,
     /// One a sample, made when the first partial credit comes: other outcomes imply their scores.
     scores: Vec<f64>,
     measures: Measures,
     outcomes: OutcomeCounts,
     truncated_correct: u64,
+    truncated_in_reasoning: u64,
+    replaced: u64,
     requests: u64,
     cached: u64,
     prompt_tokens: u64,
@@ -54,6 +59,8 @@ impl Tally {
                 ..OutcomeCounts::default()
             },
             truncated_correct: 0,
+            truncated_in_reasoning: 0,
+            replaced: 0,
             requests: 0,
             cached: 0,
             prompt_tokens: 0,
@@ -81,7 +88,12 @@ impl Tally {
             self.measures.apply(index, self.marks.len(), grade);
         }
         let was_right = grade.score_before_cut.is_some_and(|score| score >= 1.0);
-        self.truncated_correct += u64::from(outcome == Outcome::Truncated && was_right);
+        if outcome == Outcome::Truncated && was_right {
+            self.truncated_correct += 1;
+            self.marks[index] |= RIGHT_BEFORE;
+        }
+        self.truncated_in_reasoning += u64::from(outcome == Outcome::Truncated && grade.cut_in_reasoning);
+        self.replaced += u64::from(grade.replaced);
         self.requests += u64::from(grade.requests);
         self.cached += u64::from(grade.cached);
         self.prompt_tokens += grade.prompt_tokens;
@@ -148,10 +160,11 @@ impl Tally {
         self.declared() > 0 && self.outcomes.failed() == self.declared()
     }
 
-    fn cache_hit_rate(&self) -> f64 {
+    /// So many over the samples that have an outcome.
+    fn rate(&self, count: u64) -> f64 {
         match self.declared() - self.outcomes.missing {
             0 => 0.0,
-            known => self.cached as f64 / known as f64,
+            known => count as f64 / known as f64,
         }
     }
 
@@ -173,10 +186,14 @@ impl Tally {
             coverage: whole.coverage(),
             mean_excluding_truncated: whole.untruncated.value(),
             truncated_correct: self.truncated_correct,
+            mean_counting_cut_answers: whole.as_answered.value(),
+            truncated_in_reasoning: self.truncated_in_reasoning,
+            truncated_in_reasoning_rate: self.rate(self.truncated_in_reasoning),
+            replaced: self.replaced,
             outcomes: self.outcomes,
             requests: self.requests,
             cached: self.cached,
-            cache_hit_rate: self.cache_hit_rate(),
+            cache_hit_rate: self.rate(self.cached),
             prompt_tokens: self.prompt_tokens,
             completion_tokens: self.completion_tokens,
             cached_prompt_tokens: self.cached_prompt_tokens,
@@ -243,7 +260,10 @@ impl Tally {
 
     fn weight(&self, item: usize) -> f64 {
         let weights = self.columns.weights.as_ref();
-        weights.and_then(|column| column.of_item.get(item)).copied().unwrap_or(1.0)
+        weights
+            .and_then(|column| column.of_item.get(item))
+            .copied()
+            .unwrap_or(1.0)
     }
 
     /// The items of a subset, or all.
@@ -265,13 +285,16 @@ impl Tally {
             ..Part::default()
         };
         for item in items {
-            let (mut whole, mut scored, mut sum) = (Mean::default(), 0, 0.0);
+            let (mut whole, mut answered) = (Mean::default(), Mean::default());
+            let (mut scored, mut sum) = (0, 0.0);
             for index in item * self.samples..(item + 1) * self.samples {
                 part.missing += u64::from(self.marks[index] == MISSING);
                 part.truncated += u64::from(self.outcome(index) == Some(Outcome::Truncated));
                 let Some(score) = self.score(index) else { continue };
                 scored += 1;
                 sum += score;
+                let is_right_before = self.marks[index] & RIGHT_BEFORE != 0;
+                answered.push(if is_right_before { 1.0 } else { score }, 1.0);
                 if self.marks[index] & TRUNCATED == 0 {
                     whole.push(score, 1.0);
                 }
@@ -286,6 +309,9 @@ impl Tally {
             if let Some(mean) = whole.value() {
                 part.untruncated.push(mean, weight);
             }
+            if let Some(mean) = answered.value() {
+                part.as_answered.push(mean, weight);
+            }
         }
         part
     }
@@ -294,12 +320,14 @@ impl Tally {
     fn mean_of(&self, item: usize) -> Option<f64> {
         let mut mean = Mean::default();
         let samples = item * self.samples..(item + 1) * self.samples;
-        samples.filter_map(|index| self.score(index)).for_each(|score| mean.push(score, 1.0));
+        samples
+            .filter_map(|index| self.score(index))
+            .for_each(|score| mean.push(score, 1.0));
         mean.value()
     }
 
     fn outcome(&self, index: usize) -> Option<Outcome> {
-        let outcome = (self.marks[index] & !TRUNCATED).checked_sub(1)?;
+        let outcome = (self.marks[index] & !MARKS).checked_sub(1)?;
         Outcome::ALL.get(usize::from(outcome)).copied()
     }
 
@@ -322,7 +350,9 @@ fn add(sum: &mut Option<u64>, known: Option<u64>) {
 
 /// An estimate's interval and how it was made, where it is finite.
 fn split(estimate: Estimate) -> (Option<[f64; 2]>, Option<String>) {
-    let finite = estimate.interval.filter(|(interval, _)| interval.iter().all(|end| end.is_finite()));
+    let finite = estimate
+        .interval
+        .filter(|(interval, _)| interval.iter().all(|end| end.is_finite()));
     (
         finite.map(|(interval, _)| interval),
         finite.map(|(_, method)| method.label().to_owned()),
@@ -334,6 +364,7 @@ fn split(estimate: Estimate) -> (Option<[f64; 2]>, Option<String>) {
 struct Part {
     estimate: Estimate,
     untruncated: Mean,
+    as_answered: Mean,
     items: u64,
     samples: u64,
     scored: u64,
@@ -396,7 +427,10 @@ mod tests {
             of_item: (0..benchmark.items).map(|item| item / 10).collect(),
             count: benchmark.items / 10,
         });
-        let columns = Columns { clusters, ..Columns::default() };
+        let columns = Columns {
+            clusters,
+            ..Columns::default()
+        };
         let mut tally = Tally::new(&benchmark, columns);
         assert!(tally.apply(&grade(0, Outcome::Graded)));
         assert!(tally.state_bytes() <= 13 * samples, "{}", tally.state_bytes());
@@ -433,9 +467,50 @@ mod tests {
     }
 
     #[test]
+    fn what_was_cut_counts_both_ways_and_where_it_was_cut_is_counted() {
+        let mut tally = Tally::new(&crate::fold::tests::benchmark(4, 1), Columns::default());
+        let grade = |item, outcome| crate::fold::tests::grade(item, 0, outcome);
+        let cut = |item, before: Option<f64>, cut_in_reasoning| Grade {
+            score_before_cut: before,
+            cut_in_reasoning,
+            replaced: item == 1,
+            ..grade(item, Outcome::Truncated)
+        };
+        tally.apply(&grade(0, Outcome::Correct));
+        tally.apply(&cut(1, Some(1.0), false));
+        tally.apply(&cut(2, None, true));
+        let result = tally.result(Effort::Final);
+        assert_eq!(
+            (
+                result.mean,
+                result.mean_excluding_truncated,
+                result.mean_counting_cut_answers
+            ),
+            (Some(1.0 / 3.0), Some(1.0), Some(2.0 / 3.0))
+        );
+        assert_eq!(
+            (
+                result.truncated_in_reasoning,
+                result.truncated_in_reasoning_rate,
+                result.replaced
+            ),
+            (1, 1.0 / 3.0, 1)
+        );
+        // Neighbours: a wrong answer before the cut changes nothing, and a mark on another outcome is none.
+        tally.apply(&cut(3, Some(0.0), false));
+        let result = tally.result(Effort::Final);
+        assert_eq!((result.mean, result.mean_counting_cut_answers), (Some(0.25), Some(0.5)));
+        assert_eq!(
+            (result.truncated_in_reasoning, result.truncated_in_reasoning_rate),
+            (1, 0.25)
+        );
+    }
+
+    #[test]
     fn outcomes_survive_as_marks() {
         for (position, outcome) in Outcome::ALL.into_iter().enumerate() {
             assert_eq!(outcome as usize, position);
+            assert_eq!((position as u8 + 1) & MARKS, 0);
         }
     }
 }

@@ -86,6 +86,8 @@ impl Grader {
             grader: self.name().to_owned(),
             reason: verdict.reason,
             truncated: is_cut,
+            cut_in_reasoning: is_cut && self.is_all_reasoning(completion),
+            replaced: completion.replaced_characters() > 0,
             prompt_tokens: completion.prompt_tokens,
             completion_tokens: completion.completion_tokens,
             requests: completion.requests,
@@ -125,6 +127,16 @@ impl Grader {
                 ..Verdict::of(Outcome::NoAnswer)
             },
         }
+    }
+
+    /// The answer had not begun: the engine split off reasoning and nothing came behind it, or a reasoning block is open.
+    fn is_all_reasoning(&self, completion: &Completion) -> bool {
+        let has_reasoning = completion
+            .reasoning
+            .as_ref()
+            .is_some_and(|reasoning| !reasoning.trim().is_empty());
+        let is_silent = has_reasoning && completion.text.trim().is_empty();
+        is_silent || Answer::of(&completion.text, &self.reasoning).is_none()
     }
 
     /// A stop text that also begins a right answer leaves nothing to grade, and the grade should say so.

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use tidemill_config::Loader;
 use tidemill_domain::{Block, BlockRef, Columns, ColumnsRef, Digest, Outline, SuiteRef};
-use tidemill_service::Context;
 use tidemill_service::fault::{self, Point};
 use tidemill_storage::{BlockWriter, Store};
 use tidemill_tasks::{LoadError, Loaded, Sink, Stopped};

@@ -545,6 +545,37 @@ async fn a_name_and_version_stand_for_one_content() {
         refused.contains("items from 0") || refused.contains("from item 0"),
         "{refused}"
     );
+    // Of the first content nothing was ever generated: it may be corrected, and then the correction stands.
+    let mut unusable = invalid(&first, 100);
+    let result = unusable.result.as_mut().unwrap();
+    result.benchmarks[0].completion_tokens = 0;
+    bench
+        .context
+        .publisher
+        .publish(&StateChange(unusable), None)
+        .await
+        .unwrap();
+    let corrected = bench.queue(&engine, &bench.file("suite.toml")).await.unwrap();
+    std::fs::write(bench.file("sums.jsonl"), rows).unwrap();
+    let suite = bench.file("suite.toml");
+    assert!(
+        bench
+            .queue(&engine, &suite)
+            .await
+            .unwrap_err()
+            .contains("raise `version`"),
+        "it may be generating"
+    );
+    let generated = StateChange(invalid(&corrected, 1));
+    bench.context.publisher.publish(&generated, None).await.unwrap();
+    assert!(
+        bench
+            .queue(&engine, &suite)
+            .await
+            .unwrap_err()
+            .contains("raise `version`"),
+        "it has generated"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -793,6 +824,8 @@ fn grade_of(completion: &Completion) -> Grade {
         grader: "exact".to_owned(),
         reason: None,
         truncated: false,
+        cut_in_reasoning: false,
+        replaced: false,
         prompt_tokens: 1,
         completion_tokens: 1,
         requests: 1,

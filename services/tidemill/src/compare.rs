@@ -30,7 +30,11 @@ pub(crate) fn run(args: Compare) -> anyhow::Result<Done> {
     } else {
         show::text(&report)
     })?;
-    Ok(if report.dropped.is_empty() { Done::Valid } else { Done::Invalid })
+    Ok(if report.dropped.is_empty() {
+        Done::Valid
+    } else {
+        Done::Invalid
+    })
 }
 
 async fn compare(session: &Session, args: &Compare) -> anyhow::Result<Report> {
@@ -43,7 +47,10 @@ async fn compare(session: &Session, args: &Compare) -> anyhow::Result<Report> {
     let second = side::read(&session.context, second).await?;
     let (refused, allowed) = unlike::sorted(unlike::unlike(&first, &second), &args.allow);
     if !refused.is_empty() {
-        let each: Vec<String> = refused.iter().map(|unlike| format!("\n  {}", unlike.sentence())).collect();
+        let each: Vec<String> = refused
+            .iter()
+            .map(|unlike| format!("\n  {}", unlike.sentence()))
+            .collect();
         let mut keys: Vec<&str> = refused.iter().map(|unlike| unlike.key).collect();
         keys.dedup();
         bail!(

@@ -100,12 +100,19 @@ async fn evaluate(context: &Context, event: &Written, ahead: Ahead, json: bool) 
         queued = live::with_waits(context, intake::queue_rendered(context, event, patience, ahead)) => queued??,
         stopped = stop_signal() => return Err(stopped),
     };
-    let Queued { event: asked, .. } = queued.into_iter().next().context("the suite made no evaluation")?;
+    let Queued {
+        event: asked, again, ..
+    } = queued.into_iter().next().context("the suite made no evaluation")?;
     let mut following = Following::open(context).await;
     let wanted = Wanted {
         evaluations: [asked.evaluation.clone()].into(),
     };
     let before = following.view.get(&asked.evaluation).map_or(0, Known::samples_done);
+    // Those have no outcome any more, although the last result still counts them.
+    let before = before.saturating_sub(again);
+    if again > 0 {
+        output::note(&format!("{again} samples that failed are asked for again"));
+    }
     let is_stored = wanted.are_ended(&following);
     if !is_stored {
         let mut roles = Roles::start(context, Scope::Only(vec![asked.evaluation.clone()]));

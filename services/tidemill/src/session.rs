@@ -145,6 +145,7 @@ impl Session {
 
     /// Ends the session, and the broker where it is ours.
     pub(crate) async fn close(self) {
+        tidemill_telemetry::say_rest();
         if self.own.is_some()
             && let Err(error) = live::forget_pulls(self.context.jetstream()).await
         {

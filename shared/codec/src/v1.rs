@@ -206,6 +206,8 @@ impl From<Grade> for tidemill_domain::Grade {
             grader: old.grader,
             reason: old.reason,
             truncated: old.truncated,
+            cut_in_reasoning: false,
+            replaced: false,
             prompt_tokens: old.prompt_tokens,
             completion_tokens: old.completion_tokens,
             requests: old.requests,

@@ -160,6 +160,102 @@ impl From<&tidemill_domain::Completion> for Completion {
     }
 }
 
+/// A grade, version 2: without where it was cut, and whether anything was replaced.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Grade {
+    /// What was graded.
+    pub key: ItemKey,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// What the sample adds to the mean.
+    pub score: f64,
+    /// For a truncated sample, the score of an answer that was complete before the cut.
+    pub score_before_cut: Option<f64>,
+    /// The answer that the extractor found.
+    pub extracted: Option<String>,
+    /// Kind and version of the grader.
+    pub grader: String,
+    /// Why.
+    pub reason: Option<String>,
+    /// The completion was cut.
+    pub truncated: bool,
+    /// From the completion.
+    pub prompt_tokens: u64,
+    /// From the completion.
+    pub completion_tokens: u64,
+    /// From the completion.
+    pub requests: u32,
+    /// From the completion.
+    pub cached: bool,
+    /// From the completion.
+    pub served: Served,
+    /// When the first request was sent.
+    pub started: Timestamp,
+    /// When the completion ended.
+    pub finished: Timestamp,
+    /// When the grade was made.
+    pub graded: Timestamp,
+}
+
+impl Wire for Grade {
+    const SCHEMA: u16 = 3;
+    const VERSION: u16 = 2;
+    const NAME: &'static str = "grade";
+}
+
+impl From<Grade> for tidemill_domain::Grade {
+    fn from(old: Grade) -> Self {
+        Self {
+            key: old.key,
+            outcome: old.outcome,
+            score: old.score,
+            score_before_cut: old.score_before_cut,
+            extracted: old.extracted,
+            grader: old.grader,
+            reason: old.reason,
+            truncated: old.truncated,
+            cut_in_reasoning: false,
+            replaced: false,
+            extractor: None,
+            span: None,
+            canonical: None,
+            measures: Vec::new(),
+            prompt_tokens: old.prompt_tokens,
+            completion_tokens: old.completion_tokens,
+            requests: old.requests,
+            cached: old.cached,
+            served: old.served,
+            started: old.started,
+            finished: old.finished,
+            graded: old.graded,
+        }
+    }
+}
+
+impl From<&tidemill_domain::Grade> for Grade {
+    fn from(new: &tidemill_domain::Grade) -> Self {
+        let new = new.clone();
+        Self {
+            key: new.key,
+            outcome: new.outcome,
+            score: new.score,
+            score_before_cut: new.score_before_cut,
+            extracted: new.extracted,
+            grader: new.grader,
+            reason: new.reason,
+            truncated: new.truncated,
+            prompt_tokens: new.prompt_tokens,
+            completion_tokens: new.completion_tokens,
+            requests: new.requests,
+            cached: new.cached,
+            served: new.served,
+            started: new.started,
+            finished: new.finished,
+            graded: new.graded,
+        }
+    }
+}
+
 /// A manifest, version 2: without penalties, continuation, spare samples and outlines.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
@@ -217,100 +313,6 @@ impl From<Benchmark> for v3::Benchmark {
             continuation: Continuation::default(),
             spare_samples: 0,
             outlines: Vec::new(),
-        }
-    }
-}
-
-/// A grade, version 2: without what found the answer, where, and what it adds to metrics.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Grade {
-    /// What was graded.
-    pub key: ItemKey,
-    /// What became of it.
-    pub outcome: Outcome,
-    /// What the sample adds to the mean.
-    pub score: f64,
-    /// For a truncated sample, the score of an answer that was complete before the cut.
-    pub score_before_cut: Option<f64>,
-    /// The answer that the extractor found.
-    pub extracted: Option<String>,
-    /// Kind and version of the grader.
-    pub grader: String,
-    /// Why.
-    pub reason: Option<String>,
-    /// The completion was cut.
-    pub truncated: bool,
-    /// From the completion.
-    pub prompt_tokens: u64,
-    /// From the completion.
-    pub completion_tokens: u64,
-    /// From the completion.
-    pub requests: u32,
-    /// From the completion.
-    pub cached: bool,
-    /// From the completion.
-    pub served: Served,
-    /// When the first request was sent.
-    pub started: Timestamp,
-    /// When the completion ended.
-    pub finished: Timestamp,
-    /// When the grade was made.
-    pub graded: Timestamp,
-}
-
-impl Wire for Grade {
-    const SCHEMA: u16 = 3;
-    const VERSION: u16 = 2;
-    const NAME: &'static str = "grade";
-}
-
-impl From<Grade> for tidemill_domain::Grade {
-    fn from(old: Grade) -> Self {
-        Self {
-            key: old.key,
-            outcome: old.outcome,
-            score: old.score,
-            score_before_cut: old.score_before_cut,
-            extracted: old.extracted,
-            extractor: None,
-            span: None,
-            canonical: None,
-            measures: Vec::new(),
-            grader: old.grader,
-            reason: old.reason,
-            truncated: old.truncated,
-            prompt_tokens: old.prompt_tokens,
-            completion_tokens: old.completion_tokens,
-            requests: old.requests,
-            cached: old.cached,
-            served: old.served,
-            started: old.started,
-            finished: old.finished,
-            graded: old.graded,
-        }
-    }
-}
-
-impl From<&tidemill_domain::Grade> for Grade {
-    fn from(new: &tidemill_domain::Grade) -> Self {
-        let new = new.clone();
-        Self {
-            key: new.key,
-            outcome: new.outcome,
-            score: new.score,
-            score_before_cut: new.score_before_cut,
-            extracted: new.extracted,
-            grader: new.grader,
-            reason: new.reason,
-            truncated: new.truncated,
-            prompt_tokens: new.prompt_tokens,
-            completion_tokens: new.completion_tokens,
-            requests: new.requests,
-            cached: new.cached,
-            served: new.served,
-            started: new.started,
-            finished: new.finished,
-            graded: new.graded,
         }
     }
 }

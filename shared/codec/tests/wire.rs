@@ -111,6 +111,8 @@ fn grade() -> Grade {
         grader: "numeric@1".to_owned(),
         reason: None,
         truncated: true,
+        cut_in_reasoning: true,
+        replaced: true,
         prompt_tokens: 12,
         completion_tokens: 256,
         requests: 2,
@@ -561,9 +563,11 @@ fn versions_that_say_nothing_of_serving_are_still_read() {
         ..completion()
     };
     assert_eq!(decode::<Completion>(&stored("completion.v2.bin")).unwrap(), expected);
+    let expected = plain_grade();
+    assert_eq!(decode::<Grade>(&stored("grade.v2.bin")).unwrap(), expected);
     let expected = Grade {
         served: Served::default(),
-        ..plain_grade()
+        ..expected
     };
     assert_eq!(decode::<Grade>(&stored("grade.v1.bin")).unwrap(), expected);
     let manifest = decode::<Manifest>(&stored("manifest.v2.bin")).unwrap();
@@ -583,13 +587,14 @@ fn plain_grade() -> Grade {
         span: None,
         canonical: None,
         measures: Vec::new(),
+        cut_in_reasoning: false,
+        replaced: false,
         ..grade()
     }
 }
 
 #[test]
 fn versions_that_know_no_metrics_are_still_read() {
-    assert_eq!(decode::<Grade>(&stored("grade.v2.bin")).unwrap(), plain_grade());
     let manifest = decode::<Manifest>(&stored("manifest.v3.bin")).unwrap();
     assert_eq!(manifest, Manifest::from(manifest_3()));
     assert_eq!(manifest.benchmarks[0].grader, numeric());

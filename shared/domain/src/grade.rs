@@ -138,6 +138,10 @@ pub struct Grade {
     pub reason: Option<String>,
     /// The completion was cut.
     pub truncated: bool,
+    /// It was cut inside its reasoning: the answer had not begun.
+    pub cut_in_reasoning: bool,
+    /// Its text or reasoning holds U+FFFD, which stands for bytes that were no text.
+    pub replaced: bool,
     /// From the completion.
     pub prompt_tokens: u64,
     /// From the completion.

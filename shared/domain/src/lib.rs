@@ -42,7 +42,7 @@ pub use failure::Class;
 pub use generation::{Asked, Generation, GenerationKey, InvalidGenerationKey, LANE, Question, Reuse};
 pub use grade::{Grade, Measured, Outcome, Span};
 pub use grader_spec::{GraderSpec, Normalise, Take};
-pub use group::{Capacity, EngineKind, Replica, ReplicaLoad, ServerGroup};
+pub use group::{Capacity, EngineKind, Replica, ReplicaLoad, ServerGroup, Trouble, TroubleKind};
 pub use key::ItemKey;
 pub use length::{AnswerLength, InvalidLength, class_length, length_class};
 pub use manifest::{Benchmark, Continuation, Item, Manifest, Message, Penalties, Prompt, Settings};

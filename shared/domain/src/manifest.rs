@@ -250,6 +250,19 @@ impl Benchmark {
     pub const fn is_likelihood(&self) -> bool {
         matches!(self.grader, GraderSpec::Likelihood { .. })
     }
+
+    /// Samples of each item that are not spare: the first ones, at least one.
+    #[must_use]
+    pub fn required_samples(&self) -> u32 {
+        let samples = self.settings.samples;
+        samples.saturating_sub(self.spare_samples).max(samples.min(1))
+    }
+
+    /// Whether a sample of an item is a spare one; see [`Benchmark::spare_samples`].
+    #[must_use]
+    pub fn is_spare(&self, sample: u32) -> bool {
+        sample >= self.required_samples()
+    }
 }
 
 #[cfg(test)]

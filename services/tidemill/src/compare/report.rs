@@ -152,10 +152,18 @@ pub(crate) fn compare(first: &Side, second: &Side, allowed: Vec<Unlike>, max_dro
     }
     let groups = groups(first, second, &benchmarks);
     let has_dropped = |difference: Option<f64>| {
-        max_drop.zip(difference).is_some_and(|(most, difference)| -difference > most)
+        max_drop
+            .zip(difference)
+            .is_some_and(|(most, difference)| -difference > most)
     };
-    let of_benchmarks = benchmarks.iter().filter(|row| has_dropped(row.difference)).map(|row| row.benchmark.clone());
-    let of_groups = groups.iter().filter(|row| has_dropped(row.difference)).map(|row| row.group.clone());
+    let of_benchmarks = benchmarks
+        .iter()
+        .filter(|row| has_dropped(row.difference))
+        .map(|row| row.benchmark.clone());
+    let of_groups = groups
+        .iter()
+        .filter(|row| has_dropped(row.difference))
+        .map(|row| row.group.clone());
     Report {
         schema: 1,
         first: compared(first),
@@ -200,8 +208,18 @@ fn row(first: &Scored, second: &Scored) -> Row {
     Row {
         benchmark: first.name.clone(),
         items: pairs.len() as u64,
-        first: half(first.samples, &pairs, |pair| pair.first, common.iter().map(|(_, one, _)| *one)),
-        second: half(second.samples, &pairs, |pair| pair.second, common.iter().map(|(_, _, other)| *other)),
+        first: half(
+            first.samples,
+            &pairs,
+            |pair| pair.first,
+            common.iter().map(|(_, one, _)| *one),
+        ),
+        second: half(
+            second.samples,
+            &pairs,
+            |pair| pair.second,
+            common.iter().map(|(_, _, other)| *other),
+        ),
         difference: found.map(|found| found.mean),
         standard_error,
         degrees_of_freedom: found.map(|found| found.degrees_of_freedom),
@@ -223,7 +241,12 @@ fn row(first: &Scored, second: &Scored) -> Row {
         noise: noise(&pairs, &common),
         only_in_first: Named::of(first.items.keys().filter(|id| !second.items.contains_key(*id))),
         only_in_second: Named::of(second.items.keys().filter(|id| !first.items.contains_key(*id))),
-        without_score: Named::of(common.iter().filter(|(_, one, other)| !both(one, other)).map(|(id, ..)| *id)),
+        without_score: Named::of(
+            common
+                .iter()
+                .filter(|(_, one, other)| !both(one, other))
+                .map(|(id, ..)| *id),
+        ),
     }
 }
 
@@ -250,7 +273,9 @@ fn pairs(common: &[(&String, &Scores, &Scores)]) -> Vec<Pair> {
 }
 
 fn is_right_or_wrong(pair: &Pair) -> bool {
-    [pair.first, pair.second].iter().all(|score| *score == 0.0 || *score == 1.0)
+    [pair.first, pair.second]
+        .iter()
+        .all(|score| *score == 0.0 || *score == 1.0)
 }
 
 fn discordant(pairs: &[Pair]) -> Discordant {
@@ -262,8 +287,14 @@ fn discordant(pairs: &[Pair]) -> Discordant {
 }
 
 /// McNemar's test takes items to be independent and to count the same.
-fn p(found: Option<&Difference>, discordant: Option<Discordant>, pairs: &[Pair]) -> (Option<f64>, Option<&'static str>) {
-    let are_alike = pairs.iter().all(|pair| pair.cluster.is_none() && pair.weight == pairs[0].weight);
+fn p(
+    found: Option<&Difference>,
+    discordant: Option<Discordant>,
+    pairs: &[Pair],
+) -> (Option<f64>, Option<&'static str>) {
+    let are_alike = pairs
+        .iter()
+        .all(|pair| pair.cluster.is_none() && pair.weight == pairs[0].weight);
     match (discordant, found.and_then(|found| found.p)) {
         (Some(discordant), _) if are_alike => {
             let (p, method) = discordant.p();
@@ -357,13 +388,19 @@ fn groups(first: &Side, second: &Side, rows: &[Row]) -> Vec<GroupRow> {
         });
         members.collect()
     };
-    let alike = first.groups.iter().filter(|group| group.metric.is_none()).filter_map(|group| {
-        let members = defined(first, group);
-        let other = second.groups.iter().find(|other| other.name == group.name)?;
-        let is_alike = other.metric.is_none() && other.mean == group.mean && defined(second, other) == members;
-        is_alike.then_some((group, members))
-    });
-    alike.filter_map(|(group, members)| group_row(group, &members, rows)).collect()
+    let alike = first
+        .groups
+        .iter()
+        .filter(|group| group.metric.is_none())
+        .filter_map(|group| {
+            let members = defined(first, group);
+            let other = second.groups.iter().find(|other| other.name == group.name)?;
+            let is_alike = other.metric.is_none() && other.mean == group.mean && defined(second, other) == members;
+            is_alike.then_some((group, members))
+        });
+    alike
+        .filter_map(|(group, members)| group_row(group, &members, rows))
+        .collect()
 }
 
 fn group_row(group: &Group, members: &[(String, u64)], rows: &[Row]) -> Option<GroupRow> {

@@ -19,7 +19,10 @@ fn benchmark(name: &str, items: Vec<(String, Scores)>) -> Scored {
     Scored {
         name: name.to_owned(),
         samples: items.first().map_or(1, |(_, scores)| scores.scored),
-        settings: Settings::from([("temperature", "0".to_owned()), ("grader-version", "exact@1".to_owned())]),
+        settings: Settings::from([
+            ("temperature", "0".to_owned()),
+            ("grader-version", "exact@1".to_owned()),
+        ]),
         items: items.into_iter().collect(),
     }
 }
@@ -48,7 +51,10 @@ fn compared(first: Scored, second: Scored) -> Row {
 }
 
 fn assert_close(actual: Option<f64>, expected: f64) {
-    assert!((actual.unwrap() - expected).abs() < 1e-9, "{actual:?} is not {expected}");
+    assert!(
+        (actual.unwrap() - expected).abs() < 1e-9,
+        "{actual:?} is not {expected}"
+    );
 }
 
 /// By hand: 1 won and 5 lost of 10, so p = 2·(1 + 6)/2⁶ by the binomial distribution.
@@ -65,7 +71,10 @@ fn right_or_wrong_items_are_tested_by_mcnemar() {
     let error = row.standard_error.unwrap();
     // By hand: differences -1 five times, 1 once, 0 four times; sd √(0.44·10/9).
     assert_close(Some(error), (0.44_f64 / 9.0).sqrt());
-    assert_close(row.minimum_detectable, error * (1.959_963_984_540_054 + 0.841_621_233_572_914_2));
+    assert_close(
+        row.minimum_detectable,
+        error * (1.959_963_984_540_054 + 0.841_621_233_572_914_2),
+    );
     let [low, high] = row.interval.unwrap();
     assert!(low < -0.4 && -0.4 < high);
     let [low, high] = row.bootstrap_interval.unwrap();
@@ -86,7 +95,12 @@ fn clusters_weights_and_several_samples_are_tested_by_their_differences() {
     assert_eq!((row.test, row.degrees_of_freedom), (Some("paired_t"), Some(2.0)));
     let several = |samples: &[&[f64]]| {
         let items = samples.iter().enumerate();
-        benchmark("b", items.map(|(index, samples)| (format!("q{index}"), scores(samples))).collect())
+        benchmark(
+            "b",
+            items
+                .map(|(index, samples)| (format!("q{index}"), scores(samples)))
+                .collect(),
+        )
     };
     let row = compared(
         several(&[&[1.0, 0.0], &[0.0, 0.0], &[1.0, 1.0]]),
@@ -116,7 +130,10 @@ fn items_of_one_side_and_failed_ones_are_counted_and_named_and_not_compared() {
     assert_eq!((row.items, row.difference), (1, Some(0.0)));
     assert_eq!(row.only_in_first.items, ["q0"]);
     assert_eq!(row.only_in_second.items, ["q3"]);
-    assert_eq!((row.without_score.count, row.without_score.items), (1, vec!["q1".to_owned()]));
+    assert_eq!(
+        (row.without_score.count, row.without_score.items),
+        (1, vec!["q1".to_owned()])
+    );
     assert_eq!((row.first.failed, row.second.failed), (0, 1));
 }
 
@@ -128,16 +145,31 @@ fn p_is_corrected_for_all_benchmarks_and_a_drop_is_seen() {
     let p: Vec<f64> = report.benchmarks.iter().map(|row| row.p.unwrap()).collect();
     assert_close(report.benchmarks[0].p_holm, 2.0 * p[0]);
     assert_eq!(report.benchmarks[1].p_holm, Some(1.0));
-    assert_eq!((report.dropped, report.only_in_first), (vec!["a".to_owned()], vec!["only".to_owned()]));
-    assert!(compare(&first, &second, Vec::new(), Some(0.8)).dropped.is_empty(), "by as much as that");
-    assert!(compare(&second, &first, Vec::new(), Some(0.1)).dropped.is_empty(), "a gain");
+    assert_eq!(
+        (report.dropped, report.only_in_first),
+        (vec!["a".to_owned()], vec!["only".to_owned()])
+    );
+    assert!(
+        compare(&first, &second, Vec::new(), Some(0.8)).dropped.is_empty(),
+        "by as much as that"
+    );
+    assert!(
+        compare(&second, &first, Vec::new(), Some(0.1)).dropped.is_empty(),
+        "a gain"
+    );
 }
 
 #[test]
 fn groups_that_both_define_alike_are_compared() {
     let group = |weight| Group {
         name: "all".to_owned(),
-        members: vec![Member { benchmark: 0, weight }, Member { benchmark: 1, weight: 1.0 }],
+        members: vec![
+            Member { benchmark: 0, weight },
+            Member {
+                benchmark: 1,
+                weight: 1.0,
+            },
+        ],
         mean: GroupMean::Macro,
         metric: None,
     };
@@ -147,9 +179,15 @@ fn groups_that_both_define_alike_are_compared() {
     };
     let (first, second) = (with(["1100", "1100"], 1.0), with(["1110", "0000"], 1.0));
     let report = compare(&first, &second, Vec::new(), Some(0.1));
-    let [row] = report.groups.as_slice() else { panic!("{:?}", report.groups) };
+    let [row] = report.groups.as_slice() else {
+        panic!("{:?}", report.groups)
+    };
     assert_close(row.difference, (0.25 - 0.5) / 2.0);
-    let errors: Vec<f64> = report.benchmarks.iter().map(|row| row.standard_error.unwrap()).collect();
+    let errors: Vec<f64> = report
+        .benchmarks
+        .iter()
+        .map(|row| row.standard_error.unwrap())
+        .collect();
     assert_close(row.standard_error, errors[0].hypot(errors[1]) / 2.0);
     assert_eq!(report.dropped, ["b", "all"]);
     let other = with(["1110", "0000"], 2.0);
@@ -159,7 +197,11 @@ fn groups_that_both_define_alike_are_compared() {
 #[test]
 fn settings_that_differ_are_named_with_both_values() {
     let first = side(vec![binary("a", "10"), binary("gone", "1")]);
-    assert_eq!(unlike(&first, &side(vec![binary("a", "01")])), [], "scores are no settings");
+    assert_eq!(
+        unlike(&first, &side(vec![binary("a", "01")])),
+        [],
+        "scores are no settings"
+    );
     let mut other = side(vec![binary("a", "10")]);
     other.settings.insert("suite", "smoke 2".to_owned());
     other.state = ResultState::Invalid;
@@ -200,7 +242,12 @@ fn the_table_names_what_is_not_to_be_overlooked() {
         first: "smoke 1".to_owned(),
         second: "smoke 2".to_owned(),
     }];
-    let report = compare(&side(vec![first]), &side(vec![binary("b", "1100")]), allowed, Some(0.01));
+    let report = compare(
+        &side(vec![first]),
+        &side(vec![binary("b", "1100")]),
+        allowed,
+        Some(0.01),
+    );
     let text = crate::compare::show::text(&report);
     for part in [
         "-50.0 ±28.9",

@@ -30,7 +30,11 @@ pub(crate) fn text(report: &Report) -> String {
         table.add_row(cells(row));
     }
     for group in &report.groups {
-        let mut cells = vec![format!("{} ({})", group.group, group.mean), String::new(), String::new()];
+        let mut cells = vec![
+            format!("{} ({})", group.group, group.mean),
+            String::new(),
+            String::new(),
+        ];
         cells.push(points_with_error(group.difference, group.standard_error));
         cells.push(interval(group.interval));
         cells.push(probability(group.p));
@@ -45,9 +49,16 @@ pub(crate) fn text(report: &Report) -> String {
         }
     }
     let named = |side: &crate::compare::report::Compared| {
-        format!("{} step {}, evaluation {} ({})", side.run, side.step, side.evaluation, side.state)
+        format!(
+            "{} step {}, evaluation {} ({})",
+            side.run, side.step, side.evaluation, side.state
+        )
     };
-    let mut text = format!("first:  {}\nsecond: {}\n{table}", named(&report.first), named(&report.second));
+    let mut text = format!(
+        "first:  {}\nsecond: {}\n{table}",
+        named(&report.first),
+        named(&report.second)
+    );
     for note in notes(report) {
         text.push('\n');
         text.push_str(&note);
@@ -90,7 +101,12 @@ fn notes(report: &Report) -> Vec<String> {
             ("without a score on either side", &row.without_score),
         ];
         for (kind, named) in kinds.into_iter().filter(|(_, named)| named.count > 0) {
-            notes.push(format!("{}: {} items {kind}: {}", row.benchmark, named.count, ids(named)));
+            notes.push(format!(
+                "{}: {} items {kind}: {}",
+                row.benchmark,
+                named.count,
+                ids(named)
+            ));
         }
         for (side, half) in [("first", &row.first), ("second", &row.second)] {
             if half.truncated + half.failed + half.missing > 0 {
@@ -110,7 +126,11 @@ fn notes(report: &Report) -> Vec<String> {
         notes.push(if report.dropped.is_empty() {
             format!("none dropped by more than {:.1} points", 100.0 * most)
         } else {
-            format!("DROPPED by more than {:.1} points: {}", 100.0 * most, report.dropped.join(", "))
+            format!(
+                "DROPPED by more than {:.1} points: {}",
+                100.0 * most,
+                report.dropped.join(", ")
+            )
         });
     }
     notes
@@ -138,7 +158,9 @@ fn points_with_error(difference: Option<f64>, error: Option<f64>) -> String {
 }
 
 fn interval(interval: Option<[f64; 2]>) -> String {
-    interval.map_or("-".to_owned(), |[low, high]| format!("{:+.1}..{:+.1}", 100.0 * low, 100.0 * high))
+    interval.map_or("-".to_owned(), |[low, high]| {
+        format!("{:+.1}..{:+.1}", 100.0 * low, 100.0 * high)
+    })
 }
 
 fn probability(p: Option<f64>) -> String {

@@ -153,7 +153,12 @@ pub(crate) fn find<'a>(following: &'a Following, name: &Name, suite: Option<&str
 pub(crate) fn pair<'a>(first: &[&'a Known], second: &[&'a Known]) -> anyhow::Result<(&'a Known, &'a Known)> {
     let mut pairs = Vec::new();
     for one in first {
-        pairs.extend(second.iter().filter(|other| same_suite(one, other)).map(|other| (*one, *other)));
+        pairs.extend(
+            second
+                .iter()
+                .filter(|other| same_suite(one, other))
+                .map(|other| (*one, *other)),
+        );
     }
     match (pairs.as_slice(), first, second) {
         ([pair], ..) => Ok(*pair),

@@ -11,8 +11,14 @@ use crate::compare::side::{Scored, Settings, Side};
 pub(crate) const KEYS: [(&str, &str); 13] = [
     ("state", "an evaluation that has not ended, or is invalid"),
     ("suite", "name or version of the suite"),
-    ("engine", "one engine started for the checkpoint, the other running already"),
-    ("prompt", "what is sent for the same item: template, few-shot examples, system prompt, data"),
+    (
+        "engine",
+        "one engine started for the checkpoint, the other running already",
+    ),
+    (
+        "prompt",
+        "what is sent for the same item: template, few-shot examples, system prompt, data",
+    ),
     ("reference", "targets, choices or material of the same item"),
     ("grader", "kind or options of the grader"),
     ("grader-version", "version of the grader that made the grades"),
@@ -38,7 +44,10 @@ pub(crate) struct Unlike {
 impl Unlike {
     /// For people.
     pub(crate) fn sentence(&self) -> String {
-        let place = self.benchmark.as_ref().map_or(String::new(), |name| format!("{name}: "));
+        let place = self
+            .benchmark
+            .as_ref()
+            .map_or(String::new(), |name| format!("{name}: "));
         format!("{place}{} is {} and {}", self.key, self.first, self.second)
     }
 }
@@ -89,7 +98,10 @@ fn of_items(
     second: &Scored,
     print: impl Fn(&crate::compare::side::Scores) -> u64,
 ) -> Option<Unlike> {
-    let common = first.items.iter().filter_map(|(id, one)| Some((id, print(one), print(second.items.get(id)?))));
+    let common = first
+        .items
+        .iter()
+        .filter_map(|(id, one)| Some((id, print(one), print(second.items.get(id)?))));
     let mut differing = common.filter(|(_, one, other)| one != other);
     let (id, one, other) = differing.next()?;
     let count = 1 + differing.count();
@@ -104,13 +116,17 @@ fn of_items(
 
 /// Those that are not allowed, and those that are.
 pub(crate) fn sorted(all: Vec<Unlike>, allowed: &[String]) -> (Vec<Unlike>, Vec<Unlike>) {
-    all.into_iter().partition(|unlike| !allowed.iter().any(|key| key == unlike.key))
+    all.into_iter()
+        .partition(|unlike| !allowed.iter().any(|key| key == unlike.key))
 }
 
 /// What `--allow` takes, for its help.
 pub(crate) fn keys() -> String {
     let each = KEYS.iter().map(|(key, meaning)| format!("\n  {key}: {meaning}"));
-    format!("Compare although this differs; may be given several times:{}", each.collect::<String>())
+    format!(
+        "Compare although this differs; may be given several times:{}",
+        each.collect::<String>()
+    )
 }
 
 /// A key as `--allow` takes it.
