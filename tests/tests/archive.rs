@@ -516,11 +516,10 @@ fn two_checkpoints_are_compared_item_by_item_wherever_their_items_are() {
         (&exact["losses"], &exact["wins"], &exact["ties"]),
         (&8.into(), &0.into(), &12.into())
     );
-    assert_eq!(
-        (&exact["test"], &exact["p"]),
-        (&"mcnemar_exact".into(), &(2.0 / 256.0).into())
-    );
-    assert_eq!(exact["p_holm"].as_f64().unwrap(), 3.0 * 2.0 / 256.0);
+    assert_eq!(exact["test"], "mcnemar_exact");
+    let (p, adjusted) = (exact["p"].as_f64().unwrap(), exact["p_holm"].as_f64().unwrap());
+    assert!((p - 2.0 / 256.0).abs() < 1e-12, "{p}");
+    assert!(p < adjusted && adjusted <= 3.0 * p, "{adjusted}");
     assert_eq!((&chat["test"], &chat["items"]), (&"paired_t".into(), &20.into()));
 
     // From an archive it is the same, byte for byte.

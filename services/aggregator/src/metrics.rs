@@ -165,7 +165,10 @@ impl Measures {
                     Some(vec![(pairs.column((truth, predicted))?, 1.0)])
                 };
                 let figure: Figure = match aggregation {
-                    Aggregation::F1(average) => Box::new(|counts| pairs.f1(counts, over_labels(average))),
+                    Aggregation::F1(average) => {
+                        let (pairs, average) = (&pairs, over_labels(average));
+                        Box::new(move |counts| pairs.f1(counts, average))
+                    }
                     _ => Box::new(|counts| pairs.matthews(counts)),
                 };
                 self.summed(pairs.width(), items, &row, shape, &figure, effort)

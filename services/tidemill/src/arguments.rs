@@ -7,6 +7,8 @@ use clap::builder::PossibleValuesParser;
 use clap::{Parser, Subcommand, ValueEnum};
 use tidemill_domain::{EngineKind, EvaluationId, RunId, Step, TeamId};
 
+use crate::compare::{self, Name};
+
 /// Evaluates model checkpoints fast enough that the results still matter.
 #[derive(Debug, Parser)]
 #[command(version, propagate_version = true, after_help = EXAMPLES)]

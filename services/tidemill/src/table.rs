@@ -405,19 +405,6 @@ mod tests {
         }
     }
 
-    fn result(benchmark: BenchmarkResult) -> EvaluationResult {
-        serde_json::from_value(serde_json::json!({
-            "schema": 1, "evaluation": "0".repeat(16), "state": "final", "run": "r", "step": 1, "team": "t",
-            "checkpoint": tidemill_domain::Digest::of(b"x"), "timeline": {},
-            "suite": {"name": "s", "version": "1", "tier": "canary"}, "benchmarks": [benchmark],
-            "groups": [{
-                "name": "all", "mean": "macro", "benchmarks": ["b"], "value": 0.5, "standard_error": 0.25, "interval": [0.0, 1.0],
-                "method": "normal", "items": 4, "samples": 4, "truncated": 1, "failed": 0, "missing": 2,
-            }],
-        }))
-        .unwrap()
-    }
-
     #[test]
     fn what_is_beside_the_mean_is_shown_with_its_counts() {
         let mut shown = benchmark(4, 4);
@@ -434,13 +421,29 @@ mod tests {
             failed: 0,
             missing: 0,
         });
-        let text = results(&[result(shown)]);
+        let group = GroupResult {
+            name: "all".to_owned(),
+            metric: None,
+            mean: "macro".to_owned(),
+            benchmarks: vec![shown.name.clone()],
+            value: Some(0.5),
+            standard_error: Some(0.25),
+            interval: Some([0.0, 1.0]),
+            method: Some("normal".to_owned()),
+            items: 4,
+            samples: 4,
+            truncated: 1,
+            failed: 0,
+            missing: 2,
+        };
+        let text = results(&[EvaluationResult {
+            groups: vec![group],
+            ..result(shown)
+        }]);
         for part in ["12.346 ±0.500", "11.000..14.000", "all (macro) %", "50.0 ±25.0"] {
             assert!(text.contains(part), "{part} is not in\n{text}");
         }
-        let mut plain = result(benchmark(4, 4));
-        plain.groups.clear();
-        let text = results(&[plain]);
+        let text = results(&[result(benchmark(4, 4))]);
         assert!(!text.contains("figure"), "{text}");
     }
 

@@ -345,14 +345,14 @@ fn half<'a>(
 
 /// `None` where neither side drew more than one sample: the noise of sampling cannot be told from the items' then.
 fn noise(pairs: &[Pair], common: &[(&String, &Scores, &Scores)]) -> Option<Noise> {
-    let of = |side: fn(&(&String, &Scores, &Scores)) -> (u64, f64, f64)| {
-        let items: Vec<(u64, f64, f64)> = common.iter().map(side).collect();
-        let variance = within_variance(items.iter().map(|(count, spread, _)| (*count, *spread)))?;
-        let samples = items.iter().map(|(count, ..)| *count as f64).sum::<f64>() / items.len() as f64;
+    let of = |side: fn(&(&String, &Scores, &Scores)) -> (u64, f64)| {
+        let items: Vec<(u64, f64)> = common.iter().map(side).collect();
+        let variance = within_variance(items.iter().copied())?;
+        let samples = items.iter().map(|(count, _)| *count as f64).sum::<f64>() / items.len() as f64;
         Some((variance, samples))
     };
-    let first = of(|(_, one, _)| (u64::from(one.scored), one.spread(), 0.0));
-    let second = of(|(_, _, other)| (u64::from(other.scored), other.spread(), 0.0));
+    let first = of(|(_, one, _)| (u64::from(one.scored), one.spread()));
+    let second = of(|(_, _, other)| (u64::from(other.scored), other.spread()));
     if first.is_none() && second.is_none() || pairs.len() < 2 {
         return None;
     }
