@@ -130,7 +130,7 @@ impl Runner for Code {
             };
             let sandbox = runners.sandbox().await?;
             let verdict = self
-                .run(sandbox, &task)
+                .run(&sandbox, &task)
                 .await
                 .map_err(|fault| Error::Run(fault.to_string()))?;
             Ok(Some(code::judged(finding, &verdict, sandbox.level().label())))
