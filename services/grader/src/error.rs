@@ -17,12 +17,6 @@ pub enum Error {
         /// What the family needs.
         wanted: &'static str,
     },
-    /// The item lacks what this family needs of it.
-    #[error("find {name} in the item's material")]
-    Material {
-        /// What the family needs.
-        name: &'static str,
-    },
     /// A schema or a target is not JSON.
     #[error("read the item's JSON: {0}")]
     Json(String),
@@ -41,20 +35,9 @@ pub enum Error {
         /// As the suite has it.
         command: String,
     },
-    /// A family that needs more than text was asked without the service.
-    #[error("grade by {family} here: it runs in the grader alone")]
-    Outside {
-        /// The family.
-        family: &'static str,
-    },
-    /// What is outside did not judge.
-    #[error("grade by {family}: {reason}")]
-    Unjudged {
-        /// The family.
-        family: &'static str,
-        /// The last fault.
-        reason: String,
-    },
+    /// A program of the suite's did not judge, however often it was asked.
+    #[error("grade by the program: {0}")]
+    Unjudged(String),
     /// The scores of the choices are not what a comparison needs.
     #[error("compare the choices: {0}")]
     Scores(String),
@@ -64,6 +47,24 @@ pub enum Error {
         /// The completion's ending.
         ending: &'static str,
         /// The family that was to grade it.
+        family: &'static str,
+    },
+    /// The suite did not render what this family needs of the row.
+    #[error("find {name} among what the suite gives the grader")]
+    Material {
+        /// What is not there.
+        name: &'static str,
+    },
+    /// There is no sandbox, so no program is run.
+    #[error("run the program: {0}")]
+    Sandbox(String),
+    /// A run told nothing of the program, however often it was tried.
+    #[error("learn of the program: {0}")]
+    Run(String),
+    /// The family asks something outside of this process, which was not to be asked.
+    #[error("grade by {family} without what it runs")]
+    Outside {
+        /// The family.
         family: &'static str,
     },
     /// The family broke.

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidemill_domain::{
     Completion, Ending, Grade, GraderSpec, Item, Measured, Metric, MetricSource, Outcome, Reasoning, Span, Timestamp,
@@ -10,15 +11,17 @@ use tidemill_domain::{
 
 use crate::answer::{Answer, Credit, Finding};
 use crate::choice::Choice;
+use crate::code::Code;
+use crate::command::Command;
 use crate::exact::Exact;
 use crate::family::Family;
 use crate::instructions::Instructions;
 use crate::json_schema::JsonSchema;
 use crate::likelihood::Likelihood;
 use crate::numeric::Numeric;
-use crate::outside::{FIRST_PAUSE, Fault, Outside, TRIES, Tools};
 use crate::overlap::{Bleu, Chrf, F1, Rouge};
 use crate::regex::Regex;
+use crate::runner::{Runner, Runners};
 use crate::{Error, likelihood};
 
 /// Grades one completion of an item. To grade many, build a [`Grader`] once: it compiles the pattern.
@@ -45,22 +48,16 @@ enum Way {
     Text(Arc<dyn Family>),
     /// The log-probabilities of the choices.
     Choices(Likelihood),
-    /// The text of the answer, judged outside this process.
-    Outside(Arc<dyn Outside>),
+    /// The text of the answer, and what something outside of this process says of it.
+    Outside(Arc<dyn Runner>),
 }
 
 impl Grader {
     /// Prepares the grader that a manifest names, for answers whose reasoning is marked so.
     #[must_use]
     pub fn new(spec: &GraderSpec, reasoning: &Reasoning) -> Self {
-        Self::with_tools(spec, reasoning, &Tools::default())
-    }
-
-    /// As [`Grader::new`], for a service that has what families outside this process need.
-    #[must_use]
-    pub fn with_tools(spec: &GraderSpec, reasoning: &Reasoning, tools: &Tools) -> Self {
         Self {
-            way: way(spec, tools),
+            way: way(spec),
             kind: spec.kind(),
             reasoning: reasoning.clone(),
             metrics: Arc::default(),
@@ -77,104 +74,64 @@ impl Grader {
         }
     }
 
-    /// It is asked with [`Grader::grade_outside`].
-    pub(crate) const fn is_outside(&self) -> bool {
-        matches!(self.way, Ok(Way::Outside(_)))
-    }
-
     /// Kind and version, as grades carry it; the kind alone of one that could not be prepared.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match &self.way {
             Ok(Way::Text(family)) => family.name(),
             Ok(Way::Choices(_)) => likelihood::NAME,
-            Ok(Way::Outside(family)) => family.name(),
+            Ok(Way::Outside(runner)) => runner.name(),
             Err(_) => self.kind,
         }
+    }
+
+    /// Whether something outside of this process must be asked: then only [`Grader::grade_with`] gives a grade.
+    #[must_use]
+    pub const fn is_outside(&self) -> bool {
+        matches!(self.way, Ok(Way::Outside(_)))
     }
 
     /// Grades one completion. Never panics: a family that does becomes the outcome `grader_error`.
     #[must_use]
     pub fn grade(&self, item: &Item, completion: &Completion, now: Timestamp) -> Grade {
-        let judged = match outcome_without_grading(completion) {
-            Some(outcome) => Err(outcome),
-            None => Ok(guarded(|| self.judge(item, completion))),
-        };
-        self.graded(judged, completion, now)
-    }
-
-    /// Grades one completion, whatever way it is judged. A fault of what is outside is tried again a few times.
-    pub(crate) async fn grade_outside(
-        &self,
-        item: &Item,
-        completion: &Completion,
-        now: impl Fn() -> Timestamp,
-    ) -> Grade {
-        let Ok(Way::Outside(family)) = &self.way else {
-            return self.grade(item, completion, now());
-        };
-        let judged = match outcome_without_grading(completion) {
-            Some(outcome) => Err(outcome),
-            None => Ok(self.judge_outside(family.as_ref(), item, completion).await),
-        };
-        self.graded(judged, completion, now())
-    }
-
-    async fn judge_outside(
-        &self,
-        family: &dyn Outside,
-        item: &Item,
-        completion: &Completion,
-    ) -> Result<Option<Finding>, Error> {
-        if completion.ending == Ending::Scored {
-            return self.judge(item, completion);
-        }
-        let Some(answer) = Answer::of(&completion.text, &self.reasoning) else {
-            return Ok(None);
-        };
-        let key = completion.key.to_string();
-        let mut pause = FIRST_PAUSE;
-        for tried in 1.. {
-            match family.judge(&key, item, &answer, &completion.text).await {
-                Ok(finding) => return Ok(finding),
-                Err(fault) if fault.is_transient && tried < TRIES => {
-                    tracing::warn!(
-                        family = family.name(),
-                        item_id = key,
-                        reason = fault.reason,
-                        "an answer is judged again"
-                    );
-                    tokio::time::sleep(pause).await;
-                    pause *= 2;
-                }
-                Err(Fault { reason, .. }) => {
-                    let family = family.name();
-                    return Err(Error::Unjudged { family, reason });
-                }
-            }
-        }
-        Ok(None)
-    }
-
-    /// What was judged, or why nothing was, as a grade.
-    fn graded(
-        &self,
-        judged: Result<Result<Option<Finding>, Error>, Outcome>,
-        completion: &Completion,
-        now: Timestamp,
-    ) -> Grade {
-        let is_cut = is_cut(completion);
-        let verdict = match judged {
-            Err(outcome) => Verdict {
+        let verdict = match outcome_without_grading(completion) {
+            Some(outcome) => Verdict {
                 reason: completion.detail.clone(),
                 ..Verdict::of(outcome)
             },
-            Ok(Ok(finding)) => self.verdict(finding.map(|finding| self.in_order(finding)), is_cut, completion),
-            Ok(Err(error)) => Verdict {
-                reason: Some(error.to_string()),
-                ..Verdict::of(Outcome::GraderError)
-            },
+            None => self.verdict(guarded(|| self.judge(item, completion)), completion),
         };
+        self.filled(verdict, completion, now)
+    }
+
+    /// Grades one completion, also by what has to be run or asked for that. `clock` is read once the verdict is there.
+    ///
+    /// # Cancel safety
+    /// What runs ends, and nothing is graded.
+    pub async fn grade_with(
+        &self,
+        runners: &Runners,
+        item: &Item,
+        completion: &Completion,
+        clock: fn() -> Timestamp,
+    ) -> Grade {
+        let answer = match (&self.way, completion.ending) {
+            (Ok(Way::Outside(_)), Ending::Scored) => None,
+            (Ok(Way::Outside(runner)), _) if outcome_without_grading(completion).is_none() => {
+                Answer::of(&completion.text, &self.reasoning).map(|answer| (runner, answer))
+            }
+            _ => None,
+        };
+        match answer {
+            Some((runner, answer)) => {
+                let judged = runner.judge(runners, item, &answer).await;
+                self.filled(self.verdict(judged, completion), completion, clock())
+            }
+            None => self.grade(item, completion, clock()),
+        }
+    }
+
+    fn filled(&self, verdict: Verdict, completion: &Completion, now: Timestamp) -> Grade {
         Grade {
             key: completion.key.clone(),
             outcome: verdict.outcome,
@@ -183,8 +140,8 @@ impl Grader {
             extracted: verdict.extracted,
             grader: self.name().to_owned(),
             reason: verdict.reason,
-            truncated: is_cut,
-            cut_in_reasoning: is_cut && self.is_all_reasoning(completion),
+            truncated: is_cut(completion),
+            cut_in_reasoning: is_cut(completion) && self.is_all_reasoning(completion),
             replaced: completion.replaced_characters() > 0,
             prompt_tokens: completion.prompt_tokens,
             completion_tokens: completion.completion_tokens,
@@ -205,7 +162,6 @@ impl Grader {
         let way = self.way.as_ref().map_err(Clone::clone)?;
         match (way, completion.ending) {
             (Way::Choices(likelihood), Ending::Scored) => likelihood.judge(item, &completion.choices),
-            (Way::Outside(family), _) => Err(Error::Outside { family: family.name() }),
             (Way::Choices(_), ending) | (_, ending @ Ending::Scored) => Err(Error::Kind {
                 ending: ending.label(),
                 family: self.name(),
@@ -214,6 +170,26 @@ impl Grader {
                 Some(answer) => family.judge(item, &answer),
                 None => Ok(None),
             },
+            (Way::Outside(runner), _) => match Answer::of(&completion.text, &self.reasoning) {
+                Some(_) => Err(Error::Outside { family: runner.name() }),
+                None => Ok(None),
+            },
+        }
+    }
+
+    fn verdict(&self, judged: Result<Option<Finding>, Error>, completion: &Completion) -> Verdict {
+        let is_cut = is_cut(completion);
+        match judged {
+            Err(error) => Verdict {
+                reason: Some(error.to_string()),
+                ..Verdict::of(Outcome::GraderError)
+            },
+            Ok(Some(finding)) => Verdict::of_finding(self.in_order(finding), is_cut),
+            Ok(None) if is_cut => Verdict::of(Outcome::Truncated),
+            Ok(None) => Verdict {
+                reason: self.why_no_answer(completion),
+                ..Verdict::of(Outcome::NoAnswer)
+            },
         }
     }
 
@@ -221,26 +197,10 @@ impl Grader {
     fn in_order(&self, mut finding: Finding) -> Finding {
         if finding.measures.is_empty() && !self.metrics.is_empty() {
             let named = std::mem::take(&mut finding.named);
-            let of = |name: &String| {
-                named
-                    .iter()
-                    .find(|(known, _)| known == name)
-                    .map(|(_, measured)| measured.clone())
-            };
+            let of = |name: &String| named.iter().find(|(known, _)| known == name).map(|(_, measured)| measured.clone());
             finding.measures = self.metrics.iter().map(|name| name.as_ref().and_then(of)).collect();
         }
         finding
-    }
-
-    fn verdict(&self, finding: Option<Finding>, is_cut: bool, completion: &Completion) -> Verdict {
-        match finding {
-            Some(finding) => Verdict::of_finding(finding, is_cut),
-            None if is_cut => Verdict::of(Outcome::Truncated),
-            None => Verdict {
-                reason: self.why_no_answer(completion),
-                ..Verdict::of(Outcome::NoAnswer)
-            },
-        }
     }
 
     /// The answer had not begun: the engine split off reasoning and nothing came behind it, or a reasoning block is open.
@@ -263,7 +223,7 @@ impl Grader {
     }
 }
 
-fn way(spec: &GraderSpec, tools: &Tools) -> Result<Way, Error> {
+fn way(spec: &GraderSpec) -> Result<Way, Error> {
     Ok(match spec {
         GraderSpec::Exact {
             ignore_case,
@@ -282,6 +242,15 @@ fn way(spec: &GraderSpec, tools: &Tools) -> Result<Way, Error> {
         }
         GraderSpec::Choice { pattern } => Way::Text(Arc::new(Choice::try_new(pattern.as_deref())?)),
         GraderSpec::Likelihood { normalise } => Way::Choices(Likelihood { normalise: *normalise }),
+        GraderSpec::Code {
+            language,
+            program,
+            limits,
+        } => Way::Outside(Arc::new(Code {
+            language: language.clone(),
+            program: *program,
+            limits: *limits,
+        })),
         GraderSpec::F1 { words } => Way::Text(Arc::new(F1(*words))),
         GraderSpec::Rouge { measure, stem } => Way::Text(Arc::new(Rouge {
             measure: *measure,
@@ -290,10 +259,11 @@ fn way(spec: &GraderSpec, tools: &Tools) -> Result<Way, Error> {
         GraderSpec::Bleu { tokenise } => Way::Text(Arc::new(Bleu(*tokenise))),
         GraderSpec::Chrf { words } => Way::Text(Arc::new(Chrf { words: *words })),
         GraderSpec::Instructions { loose } => Way::Text(Arc::new(Instructions { loose: *loose })),
-        GraderSpec::JsonSchema { check, schema } => {
-            Way::Text(Arc::new(JsonSchema::try_new(*check, schema.as_deref())?))
-        }
-        GraderSpec::Command { command, seconds } => Way::Outside(Arc::new(tools.commands.family(command, *seconds)?)),
+        GraderSpec::JsonSchema { check, schema } => Way::Text(Arc::new(JsonSchema::try_new(*check, schema.as_deref())?)),
+        GraderSpec::Command { command, seconds } => Way::Outside(Arc::new(Command {
+            command: command.clone(),
+            limit: Duration::from_secs(u64::from(*seconds)),
+        })),
     })
 }
 

@@ -9,9 +9,9 @@ use tidemill_service::{Context, Delivery, Failure, Fatal, Settled, now, span, wo
 use tidemill_streams::{durable, subject};
 use tidemill_telemetry::Metric;
 
-use crate::step::{Action, Declared, Event, Graded, graded, next};
+use crate::step::{Action, Declared, Event, Graded, graded, graded_with, next};
 use crate::suite::Suites;
-use crate::{Tools, backlog};
+use crate::{Runners, backlog};
 
 /// Longer answers are graded away from the threads that talk to the broker: a pattern over one takes above half a
 /// millisecond.
@@ -25,7 +25,8 @@ pub async fn run(context: Context) -> Result<(), Fatal> {
     let slots = context.config.grader.max_in_flight.max(1) as usize;
     let grading = Arc::new(Grading {
         context: context.clone(),
-        suites: Suites::new(Tools::new(&context.config.grader)),
+        suites: Suites::default(),
+        runners: Runners::of(&context.config.grader),
     });
     let (durable, stop) = (durable::grader(), context.draining.clone());
     let grades = work(&context, &durable, slots, &stop, move |delivery| {
@@ -39,6 +40,7 @@ pub async fn run(context: Context) -> Result<(), Fatal> {
 struct Grading {
     context: Context,
     suites: Suites,
+    runners: Runners,
 }
 
 impl Grading {
@@ -54,7 +56,11 @@ impl Grading {
                     Event::Found(completion, declared)
                 }
                 Action::Grade(completion, declared) => {
-                    let graded = grade(declared, completion, self.context.config.grader.delay).await;
+                    let graded = if declared.suite.is_outside(completion.key.benchmark) {
+                        Ok(graded_with(&declared, &completion, &self.runners).await)
+                    } else {
+                        grade(declared, completion, self.context.config.grader.delay).await
+                    };
                     fault::point(Point::GraderGraded);
                     Event::Graded(graded)
                 }
@@ -84,12 +90,8 @@ impl Grading {
     }
 }
 
-/// Grades in place, or outside, or away from the runtime's threads when the answer is long or grading is made slow.
+/// Grades in place, or away from the runtime's threads when the answer is long or grading is made slow.
 async fn grade(declared: Declared, completion: Box<Completion>, delay: Duration) -> Result<Graded, Failure> {
-    if let Some(grader) = declared.suite.outside(completion.key.benchmark) {
-        let grade = grader.grade_outside(&declared.item, &completion, now).await;
-        return Ok(Graded::new(&declared, grade));
-    }
     if completion.text.len() <= LONG_ANSWER_BYTES && delay.is_zero() {
         return Ok(graded(&declared, &completion, now()));
     }

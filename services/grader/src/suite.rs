@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tidemill_domain::{Completion, Digest, Grade, GraderSpec, Item, Manifest, Timestamp};
 use tidemill_storage::Store;
 
-use crate::{Grader, Tools};
+use crate::{Grader, Runners};
 
 /// Suites kept. Completions of a few evaluations come mixed; as many manifests stay in memory anyway.
 const KEPT: usize = 16;
@@ -22,19 +22,10 @@ impl Suite {
     /// Compiles the graders of a manifest's benchmarks.
     #[must_use]
     pub fn new(manifest: Arc<Manifest>) -> Self {
-        Self::with_tools(manifest, &Tools::default())
-    }
-
-    /// As [`Suite::new`], for a service that has what families outside this process need.
-    #[must_use]
-    pub fn with_tools(manifest: Arc<Manifest>, tools: &Tools) -> Self {
         let graders = manifest
             .benchmarks
             .iter()
-            .map(|benchmark| {
-                let grader = Grader::with_tools(&benchmark.grader, &benchmark.reasoning, tools);
-                grader.measuring(&benchmark.metrics)
-            })
+            .map(|benchmark| Grader::new(&benchmark.grader, &benchmark.reasoning).measuring(&benchmark.metrics))
             .collect();
         Self { manifest, graders }
     }
@@ -50,11 +41,22 @@ impl Suite {
         Some(grader.grade(item, completion, now))
     }
 
-    /// The grader of a benchmark, where it judges outside this process.
-    pub(crate) fn outside(&self, benchmark: u32) -> Option<&Grader> {
-        self.graders
-            .get(benchmark as usize)
-            .filter(|grader| grader.is_outside())
+    /// Whether something outside of this process grades a benchmark.
+    pub(crate) fn is_outside(&self, benchmark: u32) -> bool {
+        self.graders.get(benchmark as usize).is_some_and(Grader::is_outside)
+    }
+
+    /// The grade of a completion of an item, with what has to be run for that; `None` when the manifest does not declare its
+    /// benchmark.
+    pub(crate) async fn grade_with(
+        &self,
+        runners: &Runners,
+        item: &Item,
+        completion: &Completion,
+        clock: fn() -> Timestamp,
+    ) -> Option<Grade> {
+        let grader = self.graders.get(completion.key.benchmark as usize)?;
+        Some(grader.grade_with(runners, item, completion, clock).await)
     }
 
     /// The kind of a benchmark's grader, for metrics.
@@ -68,24 +70,15 @@ impl Suite {
 #[derive(Debug, Default)]
 pub(crate) struct Suites {
     recent: Mutex<VecDeque<(Digest, Arc<Suite>)>>,
-    tools: Tools,
 }
 
 impl Suites {
-    /// No suites yet, for graders with these tools.
-    pub(crate) fn new(tools: Tools) -> Self {
-        Self {
-            recent: Mutex::default(),
-            tools,
-        }
-    }
-
     /// The suite of a manifest's digest.
     pub(crate) async fn get(&self, store: &Store, digest: &Digest) -> Result<Arc<Suite>, tidemill_storage::Error> {
         if let Some(suite) = self.kept(digest) {
             return Ok(suite);
         }
-        let suite = Arc::new(Suite::with_tools(store.manifest(digest).await?, &self.tools));
+        let suite = Arc::new(Suite::new(store.manifest(digest).await?));
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         recent.retain(|(kept, _)| kept != digest);
         recent.push_front((digest.clone(), Arc::clone(&suite)));

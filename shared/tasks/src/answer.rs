@@ -2,7 +2,7 @@
 
 use minijinja::Value;
 use minijinja::value::ValueKind;
-use tidemill_domain::GraderSpec;
+use tidemill_domain::{GraderSpec, JsonCheck};
 
 /// Letters name at most this many choices.
 const LETTERS: usize = 26;
@@ -21,12 +21,7 @@ pub(crate) struct Answer {
 }
 
 /// Settles a target and the choices, both as templates gave them.
-///
-/// A target may be missing where the grader needs none.
-pub(crate) fn resolve(grader: &GraderSpec, target: Option<&Value>, choices: Vec<String>) -> Result<Answer, String> {
-    let Some(target) = target else {
-        return Ok(Answer::plain(Vec::new()));
-    };
+pub(crate) fn resolve(grader: &GraderSpec, target: &Value, choices: Vec<String>) -> Result<Answer, String> {
     let targets = elements(target)?;
     match grader {
         GraderSpec::Likelihood { .. } => likelihood(&targets, choices),
@@ -38,20 +33,44 @@ pub(crate) fn resolve(grader: &GraderSpec, target: Option<&Value>, choices: Vec<
                 None => Ok(Answer::plain(targets)),
             }
         }
-        GraderSpec::Exact { .. } | GraderSpec::Regex { .. } => Ok(Answer::plain(texts(&targets)?)),
+        GraderSpec::Exact { .. } | GraderSpec::Regex { .. } | GraderSpec::Code { .. } => {
+            Ok(Answer::plain(texts(&targets)?))
+        }
         GraderSpec::F1 { .. } | GraderSpec::Rouge { .. } | GraderSpec::Bleu { .. } | GraderSpec::Chrf { .. } => {
             let targets = texts(&targets)?;
             tidemill_scoring::comparable(&targets).map_err(|error| error.to_string())?;
             Ok(Answer::plain(targets))
         }
-        GraderSpec::JsonSchema { .. } => {
-            let targets: Vec<String> = targets.iter().map(json).collect::<Result<_, _>>()?;
-            Ok(Answer::plain(targets))
+        GraderSpec::JsonSchema { check, .. } => {
+            let targets = given(&targets)?;
+            match targets.iter().find_map(|target| json_error(target)) {
+                Some(error) => Err(error),
+                None if targets.is_empty() && *check == JsonCheck::Equal => Err("is empty".to_owned()),
+                None => Ok(Answer::plain(targets)),
+            }
         }
-        GraderSpec::Instructions { .. } | GraderSpec::Command { .. } => Ok(Answer::plain(
-            targets.iter().map(text_or_json).collect::<Result<_, _>>()?,
-        )),
+        GraderSpec::Instructions { .. } | GraderSpec::Command { .. } => Ok(Answer::plain(given(&targets)?)),
     }
+}
+
+/// A text as it is, anything else as JSON.
+pub(crate) fn text_or_json(value: &Value) -> Result<String, String> {
+    match value.as_str() {
+        Some(text) => Ok(text.to_owned()),
+        None => serde_json::to_string(value).map_err(|error| error.to_string()),
+    }
+}
+
+/// What a grader that can do without targets is given: an empty text is none.
+fn given(targets: &[Value]) -> Result<Vec<String>, String> {
+    let texts = targets.iter().map(text_or_json);
+    let is_given = |text: &Result<String, String>| !matches!(text, Ok(text) if text.is_empty());
+    texts.filter(is_given).collect()
+}
+
+fn json_error(target: &str) -> Option<String> {
+    let error = serde_json::from_str::<serde::de::IgnoredAny>(target).err()?;
+    Some(format!("{target:?} is not JSON: {error}"))
 }
 
 /// The elements of a value that must be a list of texts or numbers.
@@ -209,23 +228,6 @@ fn texts(targets: &[Value]) -> Result<Vec<String>, String> {
         return Err("is empty, which no answer can equal".to_owned());
     }
     Ok(targets)
-}
-
-/// A text as it is, anything else as JSON.
-pub(crate) fn text_or_json(value: &Value) -> Result<String, String> {
-    match value.as_str() {
-        Some(text) => Ok(text.to_owned()),
-        None => serde_json::to_string(value).map_err(|error| error.to_string()),
-    }
-}
-
-/// JSON: a text that is some, or any other value.
-fn json(value: &Value) -> Result<String, String> {
-    let json = text_or_json(value)?;
-    match serde_json::from_str::<serde::de::IgnoredAny>(&json) {
-        Ok(_) => Ok(json),
-        Err(error) => Err(format!("{json:?} is not JSON: {error}")),
-    }
 }
 
 fn text(value: &Value) -> Result<String, String> {

@@ -10,8 +10,9 @@ use toml::de::{DeTable, DeValue};
 use crate::data::DataFile;
 use crate::error::{BenchmarkLabel, Place, Problems};
 use crate::fields::{Fields, Located, any, line_of};
+use crate::grader_spec::{self, GraderEntry, Material};
 use crate::suite::{MAX_FAILURE_RATE, MAX_TOKENS, REPETITION_PENALTY, SAMPLES, TOP_P};
-use crate::{grader_spec, material, template};
+use crate::template;
 
 /// A suite file that was read. What could not be is missing here and was reported.
 pub(crate) struct Decoded {
@@ -27,10 +28,8 @@ pub(crate) struct BenchmarkEntry {
     pub(crate) data: Located<DataFile>,
     pub(crate) id: Option<Located<String>>,
     pub(crate) prompt: Located<PromptSource>,
-    pub(crate) target: Option<Located<String>>,
+    pub(crate) target: Located<String>,
     pub(crate) choices: Option<Located<String>>,
-    /// Names and templates.
-    pub(crate) material: Vec<(String, String)>,
     pub(crate) shots: Option<ShotsEntry>,
     pub(crate) cluster: Option<Located<String>>,
     pub(crate) limit: Option<u64>,
@@ -40,6 +39,7 @@ pub(crate) struct BenchmarkEntry {
     /// Of the settings' samples.
     pub(crate) spare_samples: u32,
     pub(crate) grader: GraderSpec,
+    pub(crate) material: Vec<Material>,
 }
 
 /// The templates of a prompt.
@@ -169,29 +169,24 @@ fn benchmark(text: &str, mut fields: Fields<'_, '_>) -> Option<BenchmarkEntry> {
     let data = fields.required::<String>("data", |data| DataFile::locate(data, &base).map(|_| ()));
     let id = fields.optional::<String>("id", |name| column(name));
     let prompt = prompt(&mut fields);
-    let target = fields.optional("target", |target: &String| template::check(target));
+    let target = fields.required("target", |target: &String| template::check(target));
     let choices = fields.optional("choices", |choices: &String| template::check_expression(choices));
-    let material = material::decode(&mut fields);
     let shots = shots(&mut fields, &base);
     let cluster = fields.optional::<String>("cluster", |name| column(name));
     let limit = fields.optional("limit", |limit: &u64| at_least_one(*limit));
-    let grader = grader(text, &mut fields);
+    let (grader, material) =
+        grader(text, &mut fields).map_or((None, Vec::new()), |entry| (Some(entry.spec), entry.material));
     let (settings, spare_samples) = settings(&mut fields, grader.as_ref());
     let penalties = penalties(&mut fields);
     let continuation = continuation(&mut fields, &penalties);
     if let Some(grader) = &grader {
         choices_rule(&mut fields, grader);
         likelihood_rule(&mut fields, grader);
-        material::rule(&mut fields, grader, &material);
-    }
-    let lacks_target = target.is_none() && grader.as_ref().is_none_or(GraderSpec::needs_target);
-    if lacks_target && fields.raw("target").is_none() {
-        fields.missing("target");
     }
     let place = fields.place().clone();
     fields.finish(|_| None);
     let lacks_choices = choices.is_none() && matches!(grader, Some(GraderSpec::Likelihood { .. }));
-    if lacks_choices || lacks_target {
+    if lacks_choices {
         return None;
     }
     let data = data?;
@@ -202,9 +197,8 @@ fn benchmark(text: &str, mut fields: Fields<'_, '_>) -> Option<BenchmarkEntry> {
         data: data.map(|_| file),
         id,
         prompt: prompt?,
-        target,
+        target: target?,
         choices,
-        material,
         shots,
         cluster,
         limit: limit.map(|limit| limit.value),
@@ -213,6 +207,7 @@ fn benchmark(text: &str, mut fields: Fields<'_, '_>) -> Option<BenchmarkEntry> {
         continuation,
         spare_samples,
         grader: grader?,
+        material,
     })
 }
 
@@ -289,7 +284,7 @@ fn shots(fields: &mut Fields<'_, '_>, base: &Path) -> Option<ShotsEntry> {
     }
 }
 
-fn grader(text: &str, fields: &mut Fields<'_, '_>) -> Option<GraderSpec> {
+fn grader(text: &str, fields: &mut Fields<'_, '_>) -> Option<GraderEntry> {
     let Some(value) = fields.raw("grader") else {
         fields.missing("grader");
         return None;

@@ -1,20 +1,22 @@
 //! Reads a benchmark's grader table.
 
-use std::path::Path;
+use std::borrow::Cow;
 
 use serde::de::DeserializeOwned;
 use tidemill_domain::GraderSpec;
-use tidemill_scoring::Schema;
 
-use crate::fields::{Fields, any, nearest};
-use crate::suite::{JSON_CHECK, MAX_SECONDS, NORMALISE, ROUGE, SECONDS, TAKE, TOKENISE, WORDS};
+use crate::code_spec;
+use crate::fields::{Fields, Located, any, nearest};
+use crate::material;
+use crate::suite::{NORMALISE, ROUGE, TAKE, TOKENISE, WORDS};
 
-const AVAILABLE: [&str; 12] = [
+const AVAILABLE: [&str; 13] = [
     "exact",
     "regex",
     "numeric",
     "choice",
     "likelihood",
+    "code",
     "f1",
     "rouge",
     "bleu",
@@ -23,8 +25,8 @@ const AVAILABLE: [&str; 12] = [
     "json_schema",
     "command",
 ];
-const PLANNED: [&str; 3] = ["math", "code", "judge"];
-const OPTIONS: [&str; 16] = [
+const PLANNED: [&str; 2] = ["math", "judge"];
+const OPTIONS: [&str; 18] = [
     "ignore_case",
     "ignore_punctuation",
     "pattern",
@@ -36,16 +38,59 @@ const OPTIONS: [&str; 16] = [
     "stem",
     "tokenise",
     "loose",
+    "instructions",
+    "arguments",
     "check",
     "schema",
     "schema_file",
-    "command",
     "seconds",
+    "material",
 ];
 
+/// A text that a grader needs of each row beside its target.
+pub(crate) struct Material {
+    /// Its name in [`tidemill_domain::Item::material`].
+    pub(crate) name: Cow<'static, str>,
+    /// The field that holds its template.
+    pub(crate) field: &'static str,
+    /// The template.
+    pub(crate) source: Located<String>,
+    /// A value that is no text becomes JSON, not what a prompt would show.
+    pub(crate) is_json: bool,
+}
+
+/// A grader, and what it needs of each row.
+pub(crate) struct GraderEntry {
+    pub(crate) spec: GraderSpec,
+    pub(crate) material: Vec<Material>,
+}
+
+impl GraderEntry {
+    const fn plain(spec: GraderSpec) -> Self {
+        Self {
+            spec,
+            material: Vec::new(),
+        }
+    }
+}
+
 /// Reads the whole table; `None` when no grader can be made of it, after reporting why.
-pub(crate) fn decode(mut fields: Fields<'_, '_>) -> Option<GraderSpec> {
+pub(crate) fn decode(mut fields: Fields<'_, '_>) -> Option<GraderEntry> {
     let kind = fields.required::<String>("kind", |kind| known_kind(kind))?.value;
+    if kind == "code" {
+        let decoded = code_spec::decode(&mut fields);
+        finish(fields, &kind);
+        return decoded.map(|(spec, material)| GraderEntry { spec, material });
+    }
+    if let "instructions" | "json_schema" | "command" = kind.as_str() {
+        let decoded = match kind.as_str() {
+            "instructions" => material::instructions(&mut fields),
+            "json_schema" => material::json_schema(&mut fields),
+            _ => material::command(&mut fields),
+        };
+        finish(fields, &kind);
+        return decoded;
+    }
     let spec = match kind.as_str() {
         "exact" => Some(GraderSpec::Exact {
             ignore_case: flag(&mut fields, "ignore_case"),
@@ -84,21 +129,21 @@ pub(crate) fn decode(mut fields: Fields<'_, '_>) -> Option<GraderSpec> {
         "chrf" => Some(GraderSpec::Chrf {
             words: flag(&mut fields, "words"),
         }),
-        "instructions" => Some(GraderSpec::Instructions {
-            loose: flag(&mut fields, "loose"),
-        }),
-        "json_schema" => Some(GraderSpec::JsonSchema {
-            check: or_default(&mut fields, "check", JSON_CHECK),
-            schema: schema(&mut fields),
-        }),
-        "command" => command(&mut fields),
         _ => None,
     };
+    finish(fields, &kind);
+    spec.map(GraderEntry::plain)
+}
+
+fn finish(fields: Fields<'_, '_>, kind: &str) {
     fields.finish(|name| {
-        let is_option = OPTIONS.contains(&name);
+        let is_of_code = code_spec::OPTIONS.contains(&name);
+        if is_of_code && kind == "code" {
+            return Some("is not used by programs in this language".to_owned());
+        }
+        let is_option = OPTIONS.contains(&name) || is_of_code;
         is_option.then(|| format!("is not an option of grader kind {kind}"))
     });
-    spec
 }
 
 fn known_kind(kind: &str) -> Result<(), String> {
@@ -117,52 +162,11 @@ fn known_kind(kind: &str) -> Result<(), String> {
     ))
 }
 
-/// A schema as it is written, or in a file beside the suite's.
-fn schema(fields: &mut Fields<'_, '_>) -> Option<String> {
-    let written = fields.optional("schema", |schema: &String| is_schema(schema));
-    let base = fields.place().file.parent().unwrap_or(Path::new("")).to_owned();
-    let read = |file: &String| std::fs::read_to_string(base.join(file)).map_err(|error| format!("{file}: {error}"));
-    let file = fields.optional("schema_file", |file: &String| is_schema(&read(file)?));
-    match (written, file) {
-        (Some(_), Some(file)) => {
-            fields.error("schema_file", file.line, "cannot stand beside schema: give one of them");
-            None
-        }
-        (written, file) => written
-            .map(|written| written.value)
-            .or_else(|| file.and_then(|file| read(&file.value).ok())),
-    }
-}
-
-fn is_schema(schema: &str) -> Result<(), String> {
-    let schema = serde_json::from_str(schema).map_err(|error| format!("is not JSON: {error}"))?;
-    Schema::try_new(&schema).map(|_| ()).map_err(|error| error.to_string())
-}
-
-fn command(fields: &mut Fields<'_, '_>) -> Option<GraderSpec> {
-    let command = fields.required("command", |command: &Vec<String>| {
-        if command.is_empty() || command.iter().any(String::is_empty) {
-            return Err("must be a program and its arguments, such as [\"python3\", \"grade.py\"]".to_owned());
-        }
-        Ok(())
-    });
-    let seconds = fields.or_default("seconds", SECONDS, |seconds: &u32| {
-        if (1..=MAX_SECONDS).contains(seconds) {
-            return Ok(());
-        }
-        Err(format!("must be from 1 to {MAX_SECONDS}, but is {seconds}"))
-    });
-    command.map(|command| GraderSpec::Command {
-        command: command.value,
-        seconds,
-    })
-}
-
-fn flag(fields: &mut Fields<'_, '_>, name: &'static str) -> bool {
+pub(crate) fn flag(fields: &mut Fields<'_, '_>, name: &'static str) -> bool {
     or_default(fields, name, false)
 }
 
-fn or_default<T: DeserializeOwned + 'static>(fields: &mut Fields<'_, '_>, name: &'static str, default: T) -> T {
+pub(crate) fn or_default<T: DeserializeOwned + 'static>(fields: &mut Fields<'_, '_>, name: &'static str, default: T) -> T {
     fields.or_default(name, default, any)
 }
 

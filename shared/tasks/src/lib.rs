@@ -17,6 +17,7 @@ mod load;
 mod material;
 
 mod answer;
+mod code_spec;
 mod data;
 mod decode;
 mod error;

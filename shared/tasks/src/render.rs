@@ -9,10 +9,12 @@ use tidemill_domain::{
 };
 
 use crate::answer::{self, Answer};
+use crate::code_spec;
 use crate::data::{DataFile, Row, RowError};
 use crate::decode::{BenchmarkEntry, PromptSource};
 use crate::error::{Place, Problems};
 use crate::faults::Faults;
+use crate::grader_spec::Material;
 use crate::ids::{Ids, content_digest};
 use crate::material;
 use crate::shots::{Shots, continuation};
@@ -82,11 +84,15 @@ impl BenchmarkEntry {
     fn place_of(&self, field: &'static str) -> Place {
         let line = match field {
             "prompt" | "messages" => Some(self.prompt.line),
-            "target" => self.target.as_ref().map(|target| target.line),
+            "target" => Some(self.target.line),
             "choices" => self.choices.as_ref().map(|choices| choices.line),
             "id" => self.id.as_ref().map(|id| id.line),
             "cluster" => self.cluster.as_ref().map(|cluster| cluster.line),
             "data" => Some(self.data.line),
+            field if field.starts_with("grader.") => {
+                let material = self.material.iter().find(|material| material.field == field);
+                material.map(|material| material.source.line)
+            }
             "few_shot" => self.shots.as_ref().map(|shots| shots.count_line),
             _ => None,
         };
@@ -98,9 +104,9 @@ impl BenchmarkEntry {
 /// A benchmark's templates, compiled once.
 pub(crate) struct Templates<'e> {
     prompt: PromptTemplate<'e>,
-    target: Option<Template<'e>>,
+    target: Template<'e>,
     choices: Option<Template<'e>>,
-    material: Vec<(&'e str, Template<'e>)>,
+    material: Vec<(&'e Material, Template<'e>)>,
     grader: &'e GraderSpec,
 }
 
@@ -124,19 +130,21 @@ impl<'e> Templates<'e> {
                 PromptTemplate::Chat(turns.collect::<Result<_, Fault>>()?)
             }
         };
-        let target = match &entry.target {
-            Some(source) => Some(Template::value(environment, &source.value).map_err(Fault::of("target"))?),
-            None => None,
-        };
-        let material = entry.material.iter().map(|(name, source)| {
-            let template = Template::value(environment, source.trim()).map_err(Fault::of("material"))?;
-            Ok((name.as_str(), template))
-        });
-        let material = material.collect::<Result<_, Fault>>()?;
+        let target = Template::value(environment, &entry.target.value).map_err(Fault::of("target"))?;
         let choices = match &entry.choices {
             Some(source) => Some(Template::value(environment, source.value.trim()).map_err(Fault::of("choices"))?),
             None => None,
         };
+        let compile = |material: &'e Material| {
+            let source = &material.source.value;
+            let template = match material.is_json {
+                true => Template::value(environment, source.trim()),
+                false => Template::text(environment, source),
+            };
+            let template = template.map_err(Fault::of(material.field))?;
+            Ok((material, template))
+        };
+        let material = entry.material.iter().map(compile).collect::<Result<_, Fault>>()?;
         Ok(Self {
             prompt,
             target,
@@ -174,6 +182,23 @@ impl<'e> Templates<'e> {
         }
     }
 
+    /// What else the grader needs of one row.
+    fn material(&self, row: &Value) -> Result<Vec<(String, String)>, Fault> {
+        let render = |(material, template): &(&Material, Template<'_>)| {
+            let text = match material.is_json {
+                true => template.evaluate(row).and_then(|value| answer::text_or_json(&value)),
+                false => template.render(row).and_then(|text| code_spec::checked(&material.name, text)),
+            };
+            let text = text.map_err(Fault::of(material.field))?;
+            Ok((material.name.to_string(), text))
+        };
+        let material = self.material.iter().map(render).collect::<Result<Vec<_>, Fault>>()?;
+        match material::error(self.grader, &material) {
+            Some((field, message)) => Err(Fault::of(field)(message)),
+            None => Ok(material),
+        }
+    }
+
     /// The reference side of one row.
     pub(crate) fn answer(&self, row: &Value) -> Result<Answer, Fault> {
         let choices = match &self.choices {
@@ -183,23 +208,8 @@ impl<'e> Templates<'e> {
             }
             None => Vec::new(),
         };
-        let target = match &self.target {
-            Some(target) => Some(target.evaluate(row).map_err(Fault::of("target"))?),
-            None => None,
-        };
-        answer::resolve(self.grader, target.as_ref(), choices).map_err(Fault::of("target"))
-    }
-
-    /// What else the grader needs of one row.
-    fn material(&self, row: &Value) -> Result<Vec<(String, String)>, Fault> {
-        let named = self.material.iter().map(|(name, template)| {
-            let text = template.evaluate(row).and_then(|value| answer::text_or_json(&value));
-            let text = text.map_err(|error| Fault::of("material")(format!("{name}: {error}")))?;
-            Ok(((*name).to_owned(), text))
-        });
-        let material = named.collect::<Result<Vec<_>, Fault>>()?;
-        material::check(self.grader, &material).map_err(Fault::of("material"))?;
-        Ok(material)
+        let target = self.target.evaluate(row).map_err(Fault::of("target"))?;
+        answer::resolve(self.grader, &target, choices).map_err(Fault::of("target"))
     }
 }
 

@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use tidemill_domain::{Continuation, JsonCheck, Normalise, RougeMeasure, Take, Tier, Tokenise, Words};
+use tidemill_domain::{
+    CodeLimits, Continuation, JsonCheck, Normalise, ProgramPlace, RougeMeasure, Take, Tier, Tokenise, Words,
+};
 
 pub(crate) const MAX_FAILURE_RATE: f64 = 0.02;
 pub(crate) const MAX_TOKENS: u32 = 256;
@@ -22,6 +24,8 @@ pub(crate) const JSON_CHECK: JsonCheck = JsonCheck::Schema;
 pub(crate) const SECONDS: u32 = 30;
 pub(crate) const MAX_SECONDS: u32 = 600;
 pub(crate) const NORMALISE: Normalise = Normalise::None;
+pub(crate) const LANGUAGE: &str = "python";
+pub(crate) const PROGRAM: ProgramPlace = ProgramPlace::Fenced;
 
 /// A suite: a named, versioned set of benchmarks.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -64,19 +68,12 @@ pub struct BenchmarkTable {
     /// The accepted answer, a template. When it is exactly one expression that evaluates to a list, each element is accepted.
     ///
     /// For kind `likelihood`: the right choice, as an index from 0 or as its text. For kind `choice`: a letter, an index or
-    /// (where `choices` is given) a text. An integer is an index; a text is looked for among the choices first. Kinds
-    /// `instructions`, `command` and `json_schema` need none, the last unless its `check` is `equal`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub target: Option<String>,
+    /// (where `choices` is given) a text. An integer is an index; a text is looked for among the choices first.
+    pub target: String,
     /// The choices: a template of exactly one expression that evaluates to a list. For kinds `likelihood`, which needs it, and
     /// `choice`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub choices: Option<String>,
-    /// What else the grader needs of a row: names that the grader's kind documents, each with a template. A value that is no
-    /// text becomes JSON.
-    #[schemars(default)]
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub material: BTreeMap<String, String>,
     /// Solved examples put before each prompt: the first of `few_shot_data`, without the item itself. Default 0.
     #[schemars(default)]
     pub few_shot: u32,
@@ -188,6 +185,50 @@ pub enum GraderTable {
         #[schemars(default = "defaults::normalise", extend("enum" = ["none", "bytes", "tokens"]), with = "String")]
         normalise: Normalise,
     },
+    /// The answer is a program, which is run in a sandbox and tested: Python by `tests`, anything else by what it prints.
+    Code {
+        /// What the program is written in, `python` or `command`. Default `python`.
+        #[schemars(default = "defaults::language", extend("enum" = ["python", "command"]))]
+        language: String,
+        /// Where it stands in an answer: `fenced`, in a fenced block, else the whole answer; `continued`, the answer goes on
+        /// where `prefix` ends. Default `fenced`.
+        #[schemars(default = "defaults::program", extend("enum" = ["fenced", "continued"]), with = "String")]
+        program: ProgramPlace,
+        /// What stands before the program; a template over the row's columns. Default nothing, or the prompt for `continued`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        prefix: Option<String>,
+        /// Python that the tests may use beside the program; a template. Default nothing.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        prelude: Option<String>,
+        /// Python that asserts; a template. Needed for `python`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        tests: Option<String>,
+        /// Names of the program's functions that the tests call, between spaces or commas; a template. Needed for `python`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        entry_point: Option<String>,
+        /// The absolute path of what runs the program, and its arguments. Needed for `command`.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        #[schemars(default)]
+        command: Vec<String>,
+        /// The name of the file that holds the program, in the folder where the command starts. Default `program`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        file: Option<String>,
+        /// What the command reads from its standard input; a template. Default nothing.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        input: Option<String>,
+        /// What the command must print; a template. Needed for `command`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        expected: Option<String>,
+        /// CPU time of the program, in seconds, at least 1. Default 10.
+        #[schemars(default = "defaults::cpu_seconds", range(min = 1))]
+        cpu_seconds: u32,
+        /// Seconds from start to end, at least 1: a run that takes longer tells nothing and is tried again. Default 60.
+        #[schemars(default = "defaults::wall_seconds", range(min = 1))]
+        wall_seconds: u32,
+        /// Memory of the program in MiB, at least 64. Default 1024.
+        #[schemars(default = "defaults::memory_mib", range(min = 64))]
+        memory_mib: u32,
+    },
     /// The share of words that the answer and its best target have in common: the harmonic mean of precision and recall.
     F1 {
         /// How texts are made comparable: `squad` or `drop`. Default `squad`.
@@ -215,28 +256,31 @@ pub enum GraderTable {
         #[schemars(default)]
         words: bool,
     },
-    /// Instructions that a program can check, IFEval's. Needs `material.instructions`, a list of ids, and `material.arguments`, a
-    /// list of as many maps.
+    /// Instructions that a program can check, IFEval's. It needs no target: `target` may be empty.
     Instructions {
+        /// The ids of a row's instructions; a template that gives a list.
+        instructions: String,
+        /// The arguments of each, as maps; a template that gives a list. What is null there does not count.
+        arguments: String,
         /// The score is that of the loose checks. Both are measured. Default false.
         #[schemars(default)]
         loose: bool,
     },
-    /// JSON in the answer.
+    /// JSON in the answer. `target` may be empty unless `check` is `equal`.
     #[serde(rename = "json_schema")]
     JsonSchema {
         /// What it must be: `valid` JSON at all, as the `schema` says, or `equal` to a target. Default `schema`.
         #[schemars(default = "defaults::json_check", extend("enum" = ["valid", "schema", "equal"]), with = "String")]
         check: JsonCheck,
-        /// The schema of all rows, as JSON. Default: `material.schema` of each row.
+        /// The schema, as JSON; a template over the row's columns. Needed for `schema`.
         #[serde(skip_serializing_if = "Option::is_none")]
         schema: Option<String>,
-        /// The schema's file, relative to the suite file, instead of `schema`.
+        /// The file of a schema of all rows, relative to the suite file, instead of `schema`.
         #[serde(skip_serializing_if = "Option::is_none")]
         schema_file: Option<String>,
     },
     /// A program of your own, which reads and writes a line of JSON an answer. It runs only where the graders' configuration
-    /// names it, in `[grader] commands`. Any material is handed to it.
+    /// names it, in `[grader] commands`. `target` may be empty.
     Command {
         /// The program and its arguments.
         #[schemars(length(min = 1), inner(length(min = 1)))]
@@ -244,6 +288,10 @@ pub enum GraderTable {
         /// How long one answer may take, 1 to 600. Default 30.
         #[schemars(default = "defaults::seconds", range(min = 1, max = 600))]
         seconds: u32,
+        /// What else the program is given of a row: names, each with a template. A value that is no text becomes JSON.
+        #[schemars(default)]
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        material: BTreeMap<String, String>,
     },
 }
 
@@ -258,6 +306,26 @@ mod defaults {
 
     pub(super) fn max_failure_rate() -> f64 {
         super::MAX_FAILURE_RATE
+    }
+
+    pub(super) fn language() -> &'static str {
+        super::LANGUAGE
+    }
+
+    pub(super) fn program() -> super::ProgramPlace {
+        super::PROGRAM
+    }
+
+    pub(super) fn cpu_seconds() -> u32 {
+        super::CodeLimits::default().cpu_seconds
+    }
+
+    pub(super) fn wall_seconds() -> u32 {
+        super::CodeLimits::default().wall_seconds
+    }
+
+    pub(super) fn memory_mib() -> u32 {
+        super::CodeLimits::default().memory_mib
     }
 
     pub(super) fn max_tokens() -> u32 {

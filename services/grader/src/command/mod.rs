@@ -15,11 +15,15 @@ use tidemill_domain::Item;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::Error;
-use crate::answer::Answer;
-use crate::outside::{Fault, Judging, Outside};
+use crate::answer::{Answer, Finding};
+use crate::runner::{Judging, Runner};
+use crate::{Error, Runners};
 use process::Process;
 use protocol::Request;
+
+const NAME: &str = "command@1";
+/// How often an answer is judged that a program fails on.
+const TRIES: u32 = 3;
 
 /// The pause before a program that failed is started again; doubled with each failure after another.
 const MIN_PAUSE: Duration = Duration::from_millis(100);
@@ -44,41 +48,47 @@ impl Commands {
         }
     }
 
-    /// The family that asks this program.
-    pub(crate) fn family(&self, command: &[String], seconds: u32) -> Result<Command, Error> {
+    /// The processes of a program, if it may run here.
+    fn pool(&self, command: &[String]) -> Result<Arc<Pool>, Error> {
         if !self.allowed.iter().any(|allowed| allowed == command) {
             return Err(Error::Forbidden {
                 command: format!("{command:?}"),
             });
         }
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
-        let pool = pools
-            .entry(command.to_vec())
-            .or_insert_with(|| Arc::new(Pool::new(command, self.processes)));
-        Ok(Command {
-            pool: Arc::clone(pool),
-            limit: Duration::from_secs(u64::from(seconds)),
-        })
+        let pool = pools.entry(command.to_vec()).or_insert_with(|| Arc::new(Pool::new(command, self.processes)));
+        Ok(Arc::clone(pool))
     }
 }
 
 /// A program that judges.
 #[derive(Debug, Clone)]
 pub(crate) struct Command {
-    pool: Arc<Pool>,
-    limit: Duration,
+    pub(crate) command: Vec<String>,
+    /// How long one answer may take.
+    pub(crate) limit: Duration,
 }
 
-impl Outside for Command {
+impl Runner for Command {
     fn name(&self) -> &'static str {
-        "command@1"
+        NAME
     }
 
-    fn judge<'a>(&'a self, key: &'a str, item: &'a Item, answer: &'a Answer<'a>, text: &'a str) -> Judging<'a> {
+    fn judge<'a>(&'a self, runners: &'a Runners, item: &'a Item, answer: &'a Answer<'a>) -> Judging<'a> {
         Box::pin(async move {
-            let request = Request::of(key, item, answer, text);
-            let said = self.pool.ask(&request.line()?, key, self.limit).await?;
-            protocol::finding(said, answer.text())
+            let pool = runners.commands.pool(&self.command)?;
+            let request = Request::of(item, answer);
+            let mut tries = 1;
+            loop {
+                // The pool waits before it starts a program again that failed.
+                match pool.judge(&request, self.limit).await {
+                    Err(reason) if tries < TRIES => {
+                        tracing::debug!(reason, tries, "a grading program failed, and the answer is judged again");
+                        tries += 1;
+                    }
+                    judged => return judged.map_err(Error::Unjudged),
+                }
+            }
         })
     }
 }
@@ -111,22 +121,21 @@ impl Pool {
     }
 
     /// What a process says of a request; one that fails is ended, also when nobody waits any more.
-    async fn ask(&self, line: &str, key: &str, limit: Duration) -> Result<protocol::Answered, Fault> {
-        let _permit = self.free.acquire().await.map_err(|error| fault(error.to_string()))?;
-        let asked = self.ask_one(line, key, limit).await;
+    async fn judge(&self, request: &Request<'_>, limit: Duration) -> Result<Option<Finding>, String> {
+        let _permit = self.free.acquire().await.map_err(|error| error.to_string())?;
+        let judged = self.judge_once(request, limit).await;
         let mut health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
-        match &asked {
-            Ok(_) => *health = Health::default(),
-            Err(_) => {
-                let pause = MIN_PAUSE.saturating_mul(1 << health.failures.min(16)).min(MAX_PAUSE);
-                health.failures += 1;
-                health.not_before = Some(Instant::now() + pause);
-            }
+        if judged.is_ok() {
+            *health = Health::default();
+        } else {
+            let pause = MIN_PAUSE.saturating_mul(1 << health.failures.min(16)).min(MAX_PAUSE);
+            health.failures += 1;
+            health.not_before = Some(Instant::now() + pause);
         }
-        asked.map_err(|reason| fault(format!("{}: {reason}", self.command.join(" "))))
+        judged.map_err(|reason| format!("{}: {reason}", self.command.join(" ")))
     }
 
-    async fn ask_one(&self, line: &str, key: &str, limit: Duration) -> Result<protocol::Answered, String> {
+    async fn judge_once(&self, request: &Request<'_>, limit: Duration) -> Result<Option<Finding>, String> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut process = match idle {
             Some(process) => process,
@@ -138,18 +147,11 @@ impl Pool {
                 Process::start(&self.command)?
             }
         };
-        let said = timeout(limit, process.exchange(line)).await;
-        let said = said.map_err(|_| format!("gave no answer within {} s", limit.as_secs()))??;
-        let answered = protocol::answered(&said, key)?;
+        let said = timeout(limit, process.exchange(&request.line()?)).await;
+        let said = said.map_err(|_| format!("gave no answer within {} s", limit.as_secs_f32()))??;
+        let answered = request.answered(&said)?;
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(process);
-        Ok(answered)
-    }
-}
-
-fn fault(reason: String) -> Fault {
-    Fault {
-        reason,
-        is_transient: true,
+        answered.finding(request.completion)
     }
 }
 

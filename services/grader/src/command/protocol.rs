@@ -1,12 +1,12 @@
 //! What is written to a program and read from it: a line of JSON each.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 use tidemill_domain::{Item, Measured};
 
 use crate::answer::{Answer, Credit, Finding, shortened};
-use crate::outside::Fault;
 
 /// The longest reason that a grade keeps, in bytes.
 const MAX_REASON_BYTES: usize = 1_000;
@@ -14,43 +14,49 @@ const MAX_REASON_BYTES: usize = 1_000;
 /// One answer to judge.
 #[derive(Debug, Serialize)]
 pub(crate) struct Request<'a> {
-    /// Of the sample; the answer carries it too.
-    id: &'a str,
+    /// Unique among the requests of this process; the answer carries it too.
+    id: String,
     /// The item's id in the suite's data.
     item: &'a str,
-    /// The completion's text, as the engine gave it.
-    completion: &'a str,
-    /// The same without its reasoning.
-    answer: &'a str,
+    /// The completion's text without its reasoning.
+    pub(crate) completion: &'a str,
     targets: &'a [String],
     choices: &'a [String],
     material: BTreeMap<&'a str, &'a str>,
 }
 
 impl<'a> Request<'a> {
-    pub(crate) fn of(key: &'a str, item: &'a Item, answer: &'a Answer<'_>, text: &'a str) -> Self {
+    pub(crate) fn of(item: &'a Item, answer: &'a Answer<'_>) -> Self {
+        static ASKED: AtomicU64 = AtomicU64::new(0);
         Self {
-            id: key,
+            id: ASKED.fetch_add(1, Ordering::Relaxed).to_string(),
             item: &item.id,
-            completion: text,
-            answer: answer.text(),
+            completion: answer.text(),
             targets: &item.targets,
             choices: &item.choices,
-            material: item
-                .material
-                .iter()
-                .map(|(name, text)| (name.as_str(), text.as_str()))
-                .collect(),
+            material: item.material.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect(),
         }
     }
 
     /// The request with a line break.
-    pub(crate) fn line(&self) -> Result<String, Fault> {
-        let line = serde_json::to_string(self).map_err(|error| Fault {
-            reason: error.to_string(),
-            is_transient: false,
-        })?;
+    pub(crate) fn line(&self) -> Result<String, String> {
+        let line = serde_json::to_string(self).map_err(|error| error.to_string())?;
         Ok(line + "\n")
+    }
+
+    /// Reads a line, which must be the answer to this request.
+    pub(crate) fn answered(&self, line: &str) -> Result<Answered, String> {
+        let answered: Answered =
+            serde_json::from_str(line).map_err(|error| format!("answered {:?}: {error}", shortened(line, 200)))?;
+        if answered.id != self.id {
+            return Err(format!("answered {:?} where {:?} was asked", shortened(&answered.id, 200), self.id));
+        }
+        match (answered.score, answered.outcome) {
+            (Some(score), None) if (0.0..=1.0).contains(&score) => Ok(answered),
+            (Some(score), None) => Err(format!("gave the score {score}, which is not from 0 to 1")),
+            (None, Some(_)) => Ok(answered),
+            _ => Err("gave neither a score nor an outcome, or both".to_owned()),
+        }
     }
 }
 
@@ -83,43 +89,23 @@ enum Outcome {
     GraderError,
 }
 
-/// Reads a line, which must be the answer to the request of that id.
-pub(crate) fn answered(line: &str, key: &str) -> Result<Answered, String> {
-    let answered: Answered =
-        serde_json::from_str(line).map_err(|error| format!("answered {:?}: {error}", shortened(line, 200)))?;
-    if answered.id != key {
-        return Err(format!(
-            "answered {:?} where {key:?} was asked",
-            shortened(&answered.id, 200)
-        ));
+impl Answered {
+    /// What it means; what was extracted is the answer itself where the program says nothing.
+    ///
+    /// Fails where the program says that it could not judge.
+    pub(crate) fn finding(self, answer: &str) -> Result<Option<Finding>, String> {
+        let reason = self.reason.map(|reason| shortened(&reason, MAX_REASON_BYTES));
+        let credit = match (self.score, self.outcome) {
+            (Some(score), _) => Credit::Part(score),
+            (_, Some(Outcome::Correct)) => Credit::Whole(true),
+            (_, Some(Outcome::Incorrect)) => Credit::Whole(false),
+            (_, Some(Outcome::NoAnswer)) => return Ok(None),
+            _ => return Err(reason.unwrap_or_else(|| "the program could not judge".to_owned())),
+        };
+        let mut finding = Finding::new(super::NAME, self.extracted.as_deref().unwrap_or(answer), credit);
+        finding.reason = reason;
+        let measures = self.measures.into_iter();
+        finding.named = measures.map(|(name, value)| (name, Measured::Value(value))).collect();
+        Ok(Some(finding))
     }
-    match (answered.score, answered.outcome) {
-        (Some(score), None) if (0.0..=1.0).contains(&score) => Ok(answered),
-        (Some(score), None) => Err(format!("gave the score {score}, which is not from 0 to 1")),
-        (None, Some(_)) => Ok(answered),
-        _ => Err("gave neither a score nor an outcome, or both".to_owned()),
-    }
-}
-
-/// What it means; what was extracted is the answer itself where the program says nothing.
-pub(crate) fn finding(answered: Answered, answer: &str) -> Result<Option<Finding>, Fault> {
-    let reason = answered.reason.map(|reason| shortened(&reason, MAX_REASON_BYTES));
-    let credit = match (answered.score, answered.outcome) {
-        (Some(score), _) => Credit::Part(score),
-        (_, Some(Outcome::Correct)) => Credit::Whole(true),
-        (_, Some(Outcome::Incorrect)) => Credit::Whole(false),
-        (_, Some(Outcome::NoAnswer)) => return Ok(None),
-        _ => {
-            return Err(Fault {
-                reason: reason.unwrap_or_else(|| "the program could not judge".to_owned()),
-                is_transient: true,
-            });
-        }
-    };
-    let extracted = answered.extracted.as_deref().unwrap_or(answer);
-    let mut finding = Finding::new("command@1", extracted, credit);
-    finding.reason = reason;
-    let measures = answered.measures.into_iter();
-    finding.named = measures.map(|(name, value)| (name, Measured::Value(value))).collect();
-    Ok(Some(finding))
 }

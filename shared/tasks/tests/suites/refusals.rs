@@ -252,27 +252,28 @@ fn graders_of_other_kinds_and_options_are_refused() {
         errors("choices = \"{{ choices }}\"\n[benchmark.grader]\nkind = \"exact\""),
     ]);
     insta::assert_snapshot!(texts.join("\n"));
-    let refused = |fields: &str| suite_errors(&format!("data = \"rows.jsonl\"\nprompt = \"{{{{ q }}}}\"\n{fields}"));
-    let asked = |ids: &str, arguments: &str| {
-        refused(&format!(
-            "material = {{ instructions = '{ids}', arguments = '{arguments}' }}\n[benchmark.grader]\nkind = \"instructions\""
+    let refused = |kind: &str, options: &str| {
+        suite_errors(&format!(
+            "data = \"rows.jsonl\"\nprompt = \"{{{{ q }}}}\"\ntarget = \"\"\n[benchmark.grader]\nkind = \"{kind}\"\n{options}"
         ))
     };
+    let asked = |ids: &str, arguments: &str| {
+        refused("instructions", &format!("instructions = '{ids}'\narguments = '{arguments}'"))
+    };
     let texts = [
-        refused("[benchmark.grader]\nkind = \"f1\"\nwords = \"coqa\""),
-        refused("target = \"x\"\nmaterial = { tests = \"x\" }\n[benchmark.grader]\nkind = \"bleu\"\ntokenise = \"zh\""),
-        refused("[benchmark.grader]\nkind = \"instructions\""),
+        refused("f1", "words = \"coqa\""),
+        refused("bleu", "tokenise = \"zh\"\nmaterial = { tests = \"x\" }"),
+        refused("instructions", ""),
         asked("[\"keywords:existance\"]", "[{}]"),
-        asked(
-            "[\"length_constraints:number_words\"]",
-            "[{\"relation\": \"at most\", \"num_words\": 3}]",
-        ),
+        asked("[\"length_constraints:number_words\"]", "[{\"relation\": \"at most\", \"num_words\": 3}]"),
         asked("{{ q }}", "[]"),
-        refused("[benchmark.grader]\nkind = \"json_schema\""),
-        refused("[benchmark.grader]\nkind = \"json_schema\"\ncheck = \"equal\"\nschema = '{\"type\": 1}'"),
-        refused("[benchmark.grader]\nkind = \"json_schema\"\nschema_file = \"nowhere.json\""),
-        refused("target = \"{age\"\n[benchmark.grader]\nkind = \"json_schema\"\ncheck = \"equal\""),
-        refused("[benchmark.grader]\nkind = \"command\"\ncommand = []\nseconds = 0"),
+        asked("{{ nothing }}", "[]"),
+        refused("json_schema", ""),
+        refused("json_schema", "schema = '{\"type\": 1}'"),
+        refused("json_schema", "schema = '{\"$ref\": \"https://example.org/a.json\"}'"),
+        refused("json_schema", "schema_file = \"nowhere.json\""),
+        refused("json_schema", "check = \"equal\""),
+        refused("command", "command = []\nseconds = 0"),
     ];
     insta::assert_snapshot!(texts.join("\n"));
     let no_table =

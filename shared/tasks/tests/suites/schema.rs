@@ -24,8 +24,7 @@ fn full_suite(grader: GraderTable) -> SuiteFile {
             id: Some("id".to_owned()),
             prompt: Some("{{ q }}".to_owned()),
             messages: None,
-            target: Some("{{ a }}".to_owned()),
-            material: material(&grader),
+            target: "{{ a }}".to_owned(),
             choices: has_choices.then(|| "{{ c }}".to_owned()),
             few_shot: 1,
             few_shot_data: Some("shots.jsonl".to_owned()),
@@ -45,21 +44,6 @@ fn full_suite(grader: GraderTable) -> SuiteFile {
             grader,
         }],
     }
-}
-
-fn material(grader: &GraderTable) -> BTreeMap<String, String> {
-    let pairs: &[(&str, &str)] = match grader {
-        GraderTable::Instructions { .. } => &[
-            ("instructions", "[\"punctuation:no_comma\"]"),
-            ("arguments", "{{ [{\"num\": none}] }}"),
-        ],
-        GraderTable::Command { .. } => &[("anything", "{{ q }}")],
-        _ => &[],
-    };
-    let owned = pairs
-        .iter()
-        .map(|(name, source)| ((*name).to_owned(), (*source).to_owned()));
-    owned.collect()
 }
 
 fn graders() -> Vec<GraderTable> {
@@ -83,6 +67,36 @@ fn graders() -> Vec<GraderTable> {
         GraderTable::Likelihood {
             normalise: tidemill_domain::Normalise::Tokens,
         },
+        GraderTable::Code {
+            language: "python".to_owned(),
+            program: tidemill_domain::ProgramPlace::Continued,
+            prefix: Some("{{ q }}".to_owned()),
+            prelude: Some("{{ q }}".to_owned()),
+            tests: Some("{{ q }}".to_owned()),
+            entry_point: Some("{{ q }}".to_owned()),
+            command: Vec::new(),
+            file: None,
+            input: None,
+            expected: None,
+            cpu_seconds: 1,
+            wall_seconds: 2,
+            memory_mib: 64,
+        },
+        GraderTable::Code {
+            language: "command".to_owned(),
+            program: tidemill_domain::ProgramPlace::Fenced,
+            prefix: Some("{{ q }}".to_owned()),
+            prelude: None,
+            tests: None,
+            entry_point: None,
+            command: vec!["/bin/cat".to_owned()],
+            file: Some("x".to_owned()),
+            input: Some("{{ q }}".to_owned()),
+            expected: Some("{{ q }}".to_owned()),
+            cpu_seconds: 1,
+            wall_seconds: 2,
+            memory_mib: 64,
+        },
         GraderTable::F1 {
             words: tidemill_domain::Words::Drop,
         },
@@ -94,7 +108,11 @@ fn graders() -> Vec<GraderTable> {
             tokenise: tidemill_domain::Tokenise::Characters,
         },
         GraderTable::Chrf { words: true },
-        GraderTable::Instructions { loose: true },
+        GraderTable::Instructions {
+            instructions: "[\"punctuation:no_comma\"]".to_owned(),
+            arguments: "{{ [{'num': none}] }}".to_owned(),
+            loose: true,
+        },
         GraderTable::JsonSchema {
             check: tidemill_domain::JsonCheck::Equal,
             schema: Some("{\"type\": \"number\"}".to_owned()),
@@ -103,6 +121,7 @@ fn graders() -> Vec<GraderTable> {
         GraderTable::Command {
             command: vec!["python3".to_owned(), "grade.py".to_owned()],
             seconds: 5,
+            material: BTreeMap::from([("anything".to_owned(), "{{ q }}".to_owned())]),
         },
     ]
 }
@@ -148,7 +167,6 @@ fn every_field_of_the_schema_is_known_to_the_reader() {
     let benchmark = suite["benchmark"][0].as_object_mut().unwrap();
     benchmark.insert("messages".to_owned(), Value::Null);
     benchmark.insert("choices".to_owned(), Value::Null);
-    benchmark.insert("material".to_owned(), Value::Null);
     assert_eq!(
         names(&suite["benchmark"][0]),
         names(&schema["$defs"]["BenchmarkTable"]["properties"])
