@@ -197,7 +197,12 @@ impl Grader {
     fn in_order(&self, mut finding: Finding) -> Finding {
         if finding.measures.is_empty() && !self.metrics.is_empty() {
             let named = std::mem::take(&mut finding.named);
-            let of = |name: &String| named.iter().find(|(known, _)| known == name).map(|(_, measured)| measured.clone());
+            let of = |name: &String| {
+                named
+                    .iter()
+                    .find(|(known, _)| known == name)
+                    .map(|(_, measured)| measured.clone())
+            };
             finding.measures = self.metrics.iter().map(|name| name.as_ref().and_then(of)).collect();
         }
         finding
@@ -259,7 +264,9 @@ fn way(spec: &GraderSpec) -> Result<Way, Error> {
         GraderSpec::Bleu { tokenise } => Way::Text(Arc::new(Bleu(*tokenise))),
         GraderSpec::Chrf { words } => Way::Text(Arc::new(Chrf { words: *words })),
         GraderSpec::Instructions { loose } => Way::Text(Arc::new(Instructions { loose: *loose })),
-        GraderSpec::JsonSchema { check, schema } => Way::Text(Arc::new(JsonSchema::try_new(*check, schema.as_deref())?)),
+        GraderSpec::JsonSchema { check, schema } => {
+            Way::Text(Arc::new(JsonSchema::try_new(*check, schema.as_deref())?))
+        }
         GraderSpec::Command { command, seconds } => Way::Outside(Arc::new(Command {
             command: command.clone(),
             limit: Duration::from_secs(u64::from(*seconds)),

@@ -166,7 +166,11 @@ pub(crate) fn flag(fields: &mut Fields<'_, '_>, name: &'static str) -> bool {
     or_default(fields, name, false)
 }
 
-pub(crate) fn or_default<T: DeserializeOwned + 'static>(fields: &mut Fields<'_, '_>, name: &'static str, default: T) -> T {
+pub(crate) fn or_default<T: DeserializeOwned + 'static>(
+    fields: &mut Fields<'_, '_>,
+    name: &'static str,
+    default: T,
+) -> T {
     fields.or_default(name, default, any)
 }
 

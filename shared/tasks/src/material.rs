@@ -15,7 +15,10 @@ use crate::template;
 /// Reads what follows kind `instructions`.
 pub(crate) fn instructions(fields: &mut Fields<'_, '_>) -> Option<GraderEntry> {
     let loose = flag(fields, "loose");
-    let given = [("instructions", "grader.instructions"), ("arguments", "grader.arguments")];
+    let given = [
+        ("instructions", "grader.instructions"),
+        ("arguments", "grader.arguments"),
+    ];
     let given = given.map(|(name, field)| {
         let source = fields.required(name, |source: &String| template::check(source));
         source.map(|source| json(name, field, source))
@@ -101,7 +104,12 @@ fn compiles(schema: &str) -> Result<(), String> {
 
 /// What is wrong with a row's material, and the field that gave it.
 pub(crate) fn error(grader: &GraderSpec, material: &[(String, String)]) -> Option<(&'static str, String)> {
-    let named = |wanted: &str| material.iter().find(|(name, _)| name == wanted).map(|(_, text)| text.as_str());
+    let named = |wanted: &str| {
+        material
+            .iter()
+            .find(|(name, _)| name == wanted)
+            .map(|(_, text)| text.as_str())
+    };
     match grader {
         GraderSpec::Instructions { .. } => {
             let read = Instructions::from_json(named("instructions")?, named("arguments")?);

@@ -187,7 +187,9 @@ impl<'e> Templates<'e> {
         let render = |(material, template): &(&Material, Template<'_>)| {
             let text = match material.is_json {
                 true => template.evaluate(row).and_then(|value| answer::text_or_json(&value)),
-                false => template.render(row).and_then(|text| code_spec::checked(&material.name, text)),
+                false => template
+                    .render(row)
+                    .and_then(|text| code_spec::checked(&material.name, text)),
             };
             let text = text.map_err(Fault::of(material.field))?;
             Ok((material.name.to_string(), text))

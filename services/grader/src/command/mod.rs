@@ -56,7 +56,9 @@ impl Commands {
             });
         }
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
-        let pool = pools.entry(command.to_vec()).or_insert_with(|| Arc::new(Pool::new(command, self.processes)));
+        let pool = pools
+            .entry(command.to_vec())
+            .or_insert_with(|| Arc::new(Pool::new(command, self.processes)));
         Ok(Arc::clone(pool))
     }
 }
@@ -83,7 +85,11 @@ impl Runner for Command {
                 // The pool waits before it starts a program again that failed.
                 match pool.judge(&request, self.limit).await {
                     Err(reason) if tries < TRIES => {
-                        tracing::debug!(reason, tries, "a grading program failed, and the answer is judged again");
+                        tracing::debug!(
+                            reason,
+                            tries,
+                            "a grading program failed, and the answer is judged again"
+                        );
                         tries += 1;
                     }
                     judged => return judged.map_err(Error::Unjudged),

@@ -34,7 +34,11 @@ impl<'a> Request<'a> {
             completion: answer.text(),
             targets: &item.targets,
             choices: &item.choices,
-            material: item.material.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect(),
+            material: item
+                .material
+                .iter()
+                .map(|(name, text)| (name.as_str(), text.as_str()))
+                .collect(),
         }
     }
 
@@ -49,7 +53,11 @@ impl<'a> Request<'a> {
         let answered: Answered =
             serde_json::from_str(line).map_err(|error| format!("answered {:?}: {error}", shortened(line, 200)))?;
         if answered.id != self.id {
-            return Err(format!("answered {:?} where {:?} was asked", shortened(&answered.id, 200), self.id));
+            return Err(format!(
+                "answered {:?} where {:?} was asked",
+                shortened(&answered.id, 200),
+                self.id
+            ));
         }
         match (answered.score, answered.outcome) {
             (Some(score), None) if (0.0..=1.0).contains(&score) => Ok(answered),

@@ -29,7 +29,9 @@ fn setup(script: &str) -> (Runners, Command) {
 }
 
 async fn judge(runners: &Runners, command: &Command) -> Result<Option<Finding>, Error> {
-    command.judge(runners, &item(&["4"], &[]), &Answer::whole("it is 4")).await
+    command
+        .judge(runners, &item(&["4"], &[]), &Answer::whole("it is 4"))
+        .await
 }
 
 /// Why a program that does this with every line does not judge.
@@ -59,7 +61,10 @@ async fn a_process_judges_one_answer_after_the_other() {
     for _ in 0..3 {
         let finding = judge(&runners, &command).await.unwrap().unwrap();
         assert_eq!(finding.credit, Credit::Whole(true));
-        assert_eq!((finding.extracted.as_str(), finding.extractor), ("it is 4", "command@1"));
+        assert_eq!(
+            (finding.extracted.as_str(), finding.extractor),
+            ("it is 4", "command@1")
+        );
     }
     let pool = runners.commands.pool(&command.command).unwrap();
     assert_eq!(pool.idle.lock().unwrap().len(), 1, "one process judged all");
@@ -72,24 +77,47 @@ fn what_a_program_says_is_kept_and_what_it_could_not_judge_is_no_score() {
     let request = Request::of(&item, &answer);
     let asked: serde_json::Value = serde_json::from_str(&request.line().unwrap()).unwrap();
     assert_eq!(asked["targets"], serde_json::json!(["4"]));
-    let said = |rest: &str| request.answered(&format!("{{\"id\":{},{rest}}}", asked["id"]))?.finding("it is 4");
+    let said = |rest: &str| {
+        request
+            .answered(&format!("{{\"id\":{},{rest}}}", asked["id"]))?
+            .finding("it is 4")
+    };
     let finding = said(r#""score":0.25,"extracted":"4","reason":"close","measures":{"length":7}"#);
     let finding = finding.unwrap().unwrap();
     assert_eq!((finding.credit, finding.extracted.as_str()), (Credit::Part(0.25), "4"));
     assert_eq!((finding.reason.as_deref(), finding.named.len()), (Some("close"), 1));
     assert_eq!(said(r#""outcome":"no_answer""#), Ok(None));
-    assert_eq!(said(r#""outcome":"grader_error","reason":"no disk""#).unwrap_err(), "no disk");
+    assert_eq!(
+        said(r#""outcome":"grader_error","reason":"no disk""#).unwrap_err(),
+        "no disk"
+    );
     assert!(said(r#""score":7"#).unwrap_err().contains("not from 0 to 1"));
-    assert!(said(r#""reason":"?""#).unwrap_err().contains("neither a score nor an outcome"));
+    assert!(
+        said(r#""reason":"?""#)
+            .unwrap_err()
+            .contains("neither a score nor an outcome")
+    );
     assert!(said(r#""outcome":"right""#).is_err());
 }
 
 #[tokio::test]
 async fn every_way_to_fail_is_a_fault_and_no_score() {
     assert!(reason("exit 3").await.contains("grade by the program: sh -c exit 3: "));
-    assert!(reason("read -r line; sleep 60").await.contains("gave no answer within 0.3 s"));
-    assert!(reason("read -r line; echo hello; sleep 60").await.contains("answered \"hello\""));
-    assert!(reason(r#"read -r line; echo '{"id":"other","score":1}'"#).await.contains("answered \"other\" where"));
+    assert!(
+        reason("read -r line; sleep 60")
+            .await
+            .contains("gave no answer within 0.3 s")
+    );
+    assert!(
+        reason("read -r line; echo hello; sleep 60")
+            .await
+            .contains("answered \"hello\"")
+    );
+    assert!(
+        reason(r#"read -r line; echo '{"id":"other","score":1}'"#)
+            .await
+            .contains("answered \"other\" where")
+    );
     assert!(reason("head -c 2000000 /dev/zero").await.contains("answered more than"));
 }
 

@@ -258,14 +258,20 @@ fn graders_of_other_kinds_and_options_are_refused() {
         ))
     };
     let asked = |ids: &str, arguments: &str| {
-        refused("instructions", &format!("instructions = '{ids}'\narguments = '{arguments}'"))
+        refused(
+            "instructions",
+            &format!("instructions = '{ids}'\narguments = '{arguments}'"),
+        )
     };
     let texts = [
         refused("f1", "words = \"coqa\""),
         refused("bleu", "tokenise = \"zh\"\nmaterial = { tests = \"x\" }"),
         refused("instructions", ""),
         asked("[\"keywords:existance\"]", "[{}]"),
-        asked("[\"length_constraints:number_words\"]", "[{\"relation\": \"at most\", \"num_words\": 3}]"),
+        asked(
+            "[\"length_constraints:number_words\"]",
+            "[{\"relation\": \"at most\", \"num_words\": 3}]",
+        ),
         asked("{{ q }}", "[]"),
         asked("{{ nothing }}", "[]"),
         refused("json_schema", ""),
