@@ -82,7 +82,7 @@ pub(crate) fn decode(mut fields: Fields<'_, '_>) -> Option<GraderEntry> {
         finish(fields, &kind);
         return decoded.map(|(spec, material)| GraderEntry { spec, material });
     }
-    if let "instructions" | "json_schema" | "command" = kind.as_str() {
+    if matches!(kind.as_str(), "instructions" | "json_schema" | "command") {
         let decoded = match kind.as_str() {
             "instructions" => material::instructions(&mut fields),
             "json_schema" => material::json_schema(&mut fields),

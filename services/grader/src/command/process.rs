@@ -2,6 +2,7 @@
 
 use std::process::Stdio;
 
+use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
@@ -14,11 +15,10 @@ const MAX_LOGGED_BYTES: usize = 1_000;
 /// The lines of a process that are logged; the rest is read and dropped.
 const MAX_LOGGED_LINES: u32 = 100;
 
-/// A running process. It is ended when this is dropped.
+/// A running process, with a group of its own. The group is ended when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Process {
     program: String,
-    /// Kept so that the process ends with it.
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
@@ -34,6 +34,7 @@ impl Process {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
+            .process_group(0)
             .kill_on_drop(true)
             .spawn()
             .map_err(|error| format!("could not be started: {error}"))?;
@@ -81,6 +82,22 @@ impl Process {
                 Ok(Some(status)) => format!("ended with {status}"),
                 _ => error,
             }),
+        }
+    }
+}
+
+impl Drop for Process {
+    /// Ends also what it started.
+    fn drop(&mut self) {
+        let group = self
+            .child
+            .id()
+            .and_then(|id| i32::try_from(id).ok())
+            .and_then(Pid::from_raw);
+        if let Some(group) = group
+            && let Err(error) = kill_process_group(group, Signal::KILL)
+        {
+            tracing::debug!(%error, program = self.program, "a grading program had ended already");
         }
     }
 }

@@ -22,7 +22,7 @@ fn settle(grader: &GraderSpec, target: serde_json::Value, choices: &[&str]) -> R
     let target = context(&columns).get_attr("target").unwrap();
     resolve(
         grader,
-        Some(&target),
+        &target,
         choices.iter().map(|choice| (*choice).to_owned()).collect(),
     )
 }
