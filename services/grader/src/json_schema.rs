@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use serde_json::Value;
 use tidemill_domain::{Item, JsonCheck, Measured};
 use tidemill_scoring::{Schema, find_json, same_json};
 
@@ -49,9 +50,9 @@ impl Family for JsonSchema {
 
     fn judge(&self, item: &Item, answer: &Answer<'_>) -> Result<Option<Finding>, Error> {
         let schema = self.schema_of(item)?;
-        let targets = item.targets.iter().map(|target| serde_json::from_str(target));
-        let targets: Vec<serde_json::Value> = targets
-            .collect::<Result<_, _>>()
+        let targets = item.targets.iter().map(|target| serde_json::from_str::<Value>(target));
+        let targets: Vec<Value> = targets
+            .collect::<Result<_, serde_json::Error>>()
             .map_err(|error| Error::Json(error.to_string()))?;
         if targets.is_empty() && self.check == JsonCheck::Equal {
             return Err(Error::Target { wanted: "JSON" });
