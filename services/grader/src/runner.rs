@@ -129,10 +129,11 @@ impl Runner for Code {
                 return Ok(None);
             };
             let sandbox = runners.sandbox().await?;
-            let verdict = self
-                .run(&sandbox, &task)
-                .await
-                .map_err(|fault| Error::Run(fault.to_string()))?;
+            let ran = self.run(&sandbox, &task).await;
+            if matches!(ran, Err(Fault::SetUp(_))) {
+                runners.forget().await;
+            }
+            let verdict = ran.map_err(|fault| Error::Run(fault.to_string()))?;
             Ok(Some(code::judged(finding, &verdict, sandbox.level().label())))
         })
     }
