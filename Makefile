@@ -58,7 +58,7 @@ chaos: broker bins ## Kill, suspend and cut off real processes, and compare: SEE
 	$(TARGET)/debug/tidemill-chaos --seed $(or $(SEED),1) --runs $(or $(RUNS),1) $(CHAOS_FLAGS)
 
 test-engines: bins ## Check the adapters against real engines, installed into .tools/engines (12 GB): ENGINES="vllm sglang"
-	@for engine in $(or $(ENGINES),embedded vllm sglang llamacpp); do CARGO="$(CARGO)" ops/engines/check $$engine || exit 1; done
+	@for engine in $(or $(ENGINES),embedded llamacpp vllm sglang); do CARGO="$(CARGO)" ops/engines/check $$engine || exit 1; done
 
 simulate: ## Run the simulation with SEEDS= seeds, from FROM= on; SIM_SEED=7 make simulate replays one with its trace
 	SIM_SEEDS=$(or $(SEEDS),10000) SIM_FROM=$(or $(FROM),0) $(CARGO) test --locked --workspace --test simulation simulation -- --exact --nocapture

@@ -7,8 +7,11 @@
     reason = "a test may fail this way"
 )]
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use serde_json::json;
 use tidemill_testkit::{FakeEngine, Reply, Service};
 use tidemill_tests::{Workbench, tidemill};
 
@@ -211,8 +214,10 @@ fn an_engine_that_does_not_come_back_makes_the_evaluation_invalid_and_later_it_g
 #[test]
 fn bad_answers_are_outcomes_of_their_own_and_make_the_evaluation_invalid() {
     let bench = Workbench::new(20).unwrap();
-    let broken = |request: &tidemill_testkit::engine::Request| {
-        if request.prompt.contains("Q: 7+") {
+    let is_well = Arc::new(AtomicBool::new(false));
+    let got_well = Arc::clone(&is_well);
+    let broken = move |request: &tidemill_testkit::engine::Request| {
+        if request.prompt.contains("Q: 7+") && !got_well.load(Ordering::Relaxed) {
             Reply::raw(200, "{\"error\":{\"message\":\"boom\"}}")
         } else {
             Workbench::answer(request)
@@ -238,9 +243,38 @@ fn bad_answers_are_outcomes_of_their_own_and_make_the_evaluation_invalid() {
         .unwrap()
         .replace("version = \"1\"", "version = \"2\"\nmax_failure_rate = 0.001");
     bench.write("suite.toml", &strict).unwrap();
-    let ran = run(&bench.evaluate(&engine.url(), engine.model()));
-    assert_eq!(ran.code, Some(1), "{}", ran.log);
-    assert_eq!(ran.json().unwrap()["state"], "invalid");
+    let command = bench.evaluate(&engine.url(), engine.model());
+    let failing = |ran: &tidemill_tests::Ran| {
+        assert_eq!(ran.code, Some(1), "{}", ran.log);
+        let result = ran.json().unwrap();
+        assert_eq!(
+            (&result["state"], &result["benchmarks"][0]["outcomes"]["engine_error"]),
+            (&json!("invalid"), &json!(1)),
+            "{result}"
+        );
+    };
+    failing(&run(&command));
+    // The same command asks for what failed, and for nothing else: here in vain, and then not.
+    let asked = |command: &[String]| {
+        let before = engine.stats().requests;
+        (run(command), engine.stats().requests - before)
+    };
+    let (ran, in_vain) = asked(&command);
+    failing(&ran);
+    is_well.store(true, Ordering::Relaxed);
+    let (ran, once) = asked(&command);
+    assert_eq!(ran.code, Some(0), "{}", ran.log);
+    let result = ran.json().unwrap();
+    assert_eq!(result["state"], "final", "{result}");
+    assert_eq!(result["benchmarks"][0]["outcomes"]["engine_error"], 0, "{result}");
+    assert_eq!(result["benchmarks"][0]["coverage"], 1.0, "{result}");
+    // Beside the sample: what a warm-up asks.
+    assert!(
+        once <= 4 && in_vain > once,
+        "{once} requests, {in_vain} while it failed"
+    );
+    let (ran, nothing) = asked(&command);
+    assert_eq!((ran.code, nothing), (Some(0), 0), "{}", ran.log);
 }
 
 /// One benchmark by the exact grader alone.

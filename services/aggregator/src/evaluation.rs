@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use tidemill_domain::{
-    Class, ClusterColumn, EvaluationEvent, EvaluationState, Grade, ItemKey, Manifest, ResultState, Timeline, Timestamp,
+    Class, Columns, EvaluationEvent, EvaluationState, Grade, ItemKey, Manifest, ResultState, Timeline, Timestamp,
 };
 use tidemill_service::backoff::Backoff;
 use tidemill_service::fault::{self, Point};
 use tidemill_service::{Context, Follow, Followed, Start, now, span};
 use tidemill_streams::{declared, subject};
-use tidemill_telemetry::Metric;
+use tidemill_telemetry::{Metric, Warning};
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
@@ -44,7 +44,7 @@ pub(crate) async fn follow(context: Context, mut newest: watch::Receiver<Newest>
         return;
     }
     let outlet = Outlet::new(context.clone());
-    let Some((manifest, clusters)) = manifest(&context, &event, &outlet, &newest).await else {
+    let Some((manifest, columns)) = manifest(&context, &event, &outlet, &newest).await else {
         return;
     };
     let filter = subject::grade_of_evaluation(&event.evaluation);
@@ -54,7 +54,7 @@ pub(crate) async fn follow(context: Context, mut newest: watch::Receiver<Newest>
         newer: 0,
         ended: None,
         changed: vec![false; manifest.benchmarks.len()],
-        fold: Fold::new(&manifest, clusters),
+        fold: Fold::new(&manifest, columns),
         draining: Draining::default(),
         last_change: Instant::now(),
         context,
@@ -64,13 +64,13 @@ pub(crate) async fn follow(context: Context, mut newest: watch::Receiver<Newest>
     Box::pin(evaluation.run(grades, newest)).await;
 }
 
-/// The manifest and its clusters, waited for while their store is away. An evaluation whose manifest is damaged cannot be folded: it ends.
+/// The manifest and its columns, waited for while their store is away. An evaluation whose manifest is damaged cannot be folded: it ends.
 async fn manifest(
     context: &Context,
     event: &EvaluationEvent,
     outlet: &Outlet,
     newest: &watch::Receiver<Newest>,
-) -> Option<(Arc<Manifest>, Vec<Option<ClusterColumn>>)> {
+) -> Option<(Arc<Manifest>, Vec<Columns>)> {
     let mut backoff = Backoff::standard();
     let mut tries = 0;
     loop {
@@ -96,10 +96,10 @@ async fn manifest(
 async fn read(
     context: &Context,
     event: &EvaluationEvent,
-) -> Result<(Arc<Manifest>, Vec<Option<ClusterColumn>>), tidemill_storage::Error> {
+) -> Result<(Arc<Manifest>, Vec<Columns>), tidemill_storage::Error> {
     let manifest = context.store.manifest(&event.manifest).await?;
-    let clusters = context.store.clusters(&manifest).await?;
-    Ok((manifest, clusters))
+    let columns = context.store.columns(&manifest).await?;
+    Ok((manifest, columns))
 }
 
 struct Evaluation {
@@ -338,13 +338,25 @@ fn decode(message: &Followed, key: &ItemKey) -> Decoded {
     match tidemill_codec::decode::<Grade>(&message.payload) {
         Ok(grade) if grade.key == *key => Decoded::Grade(Box::new(grade)),
         Ok(grade) => {
-            tracing::error!(subject = message.subject, key = %grade.key, "a grade under another key's subject");
+            if is_said("a grade under another key's subject", key, "") {
+                tracing::error!(subject = message.subject, key = %grade.key, "a grade under another key's subject");
+            }
             Decoded::Unreadable
         }
         Err(error @ tidemill_codec::Error::UnknownVersion { .. }) => Decoded::Newer(error.to_string()),
         Err(error) => {
-            tracing::error!(subject = message.subject, %error, "a grade that cannot be read");
+            if is_said("a grade that cannot be read", key, &error.to_string()) {
+                tracing::error!(subject = message.subject, %error, "a grade that cannot be read");
+            }
             Decoded::Unreadable
         }
     }
+}
+
+fn is_said(message: &'static str, key: &ItemKey, reason: &str) -> bool {
+    tidemill_telemetry::is_said(Warning {
+        message,
+        scope: key.evaluation.as_str(),
+        reason,
+    })
 }

@@ -1,6 +1,6 @@
 //! The fold of one evaluation: every grade counted once, whatever order and however often they come.
 
-use tidemill_domain::{BenchmarkResult, ClusterColumn, Grade, ItemKey, Manifest, OutcomeCounts, Timeline, Timestamp};
+use tidemill_domain::{BenchmarkResult, Columns, Grade, ItemKey, Manifest, OutcomeCounts, Timeline, Timestamp};
 
 use crate::tally::Tally;
 
@@ -16,15 +16,15 @@ pub struct Fold {
 }
 
 impl Fold {
-    /// Makes room for every sample that a manifest declares. `clusters` are those of its benchmarks, in its order; a
+    /// Makes room for every sample that a manifest declares. `columns` are those of its benchmarks, in its order; a
     /// benchmark beyond them has none.
     #[must_use]
-    pub fn new(manifest: &Manifest, clusters: Vec<Option<ClusterColumn>>) -> Self {
-        let clusters = clusters.into_iter().chain(std::iter::repeat_with(|| None));
-        let tallies = manifest.benchmarks.iter().zip(clusters);
+    pub fn new(manifest: &Manifest, columns: Vec<Columns>) -> Self {
+        let columns = columns.into_iter().chain(std::iter::repeat_with(Columns::default));
+        let tallies = manifest.benchmarks.iter().zip(columns);
         Self {
             benchmarks: tallies
-                .map(|(benchmark, column)| Tally::new(benchmark, column))
+                .map(|(benchmark, columns)| Tally::new(benchmark, columns.clusters))
                 .collect(),
             first_request: None,
             last_completion: None,

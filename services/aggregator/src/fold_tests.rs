@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use tidemill_domain::{
-    Benchmark, BenchmarkName, Continuation, Digest, EvaluationId, GraderSpec, Outcome, Penalties, Served, Settings,
-    SuiteName, SuiteRef, Tier,
+    Benchmark, BenchmarkName, ClusterColumn, Continuation, Digest, EvaluationId, GraderSpec, Outcome, Penalties,
+    Reasoning, Served, Settings, SuiteName, SuiteRef, Tier,
 };
 
 use super::*;
@@ -17,6 +17,7 @@ pub(crate) fn manifest(items: u32, samples: u32) -> Manifest {
         },
         max_failure_rate: 0.02,
         benchmarks: vec![benchmark(items, samples)],
+        groups: Vec::new(),
     }
 }
 
@@ -43,6 +44,10 @@ pub(crate) fn benchmark(items: u32, samples: u32) -> Benchmark {
         continuation: Continuation::default(),
         spare_samples: 0,
         outlines: Vec::new(),
+        reasoning: Reasoning::default(),
+        metrics: Vec::new(),
+        subsets: None,
+        weights: None,
     }
 }
 
@@ -62,6 +67,8 @@ pub(crate) fn grade(item: u32, sample: u32, outcome: Outcome) -> Grade {
         grader: "exact@1".to_owned(),
         reason: None,
         truncated: outcome == Outcome::Truncated,
+        cut_in_reasoning: false,
+        replaced: false,
         prompt_tokens: 10,
         completion_tokens: 3,
         requests: 2,
@@ -70,6 +77,10 @@ pub(crate) fn grade(item: u32, sample: u32, outcome: Outcome) -> Grade {
         started: Timestamp(1_000 + time),
         finished: Timestamp(2_000 + time),
         graded: Timestamp(3_000 + time),
+        extractor: None,
+        span: None,
+        canonical: None,
+        measures: Vec::new(),
     }
 }
 
@@ -180,7 +191,13 @@ fn items_of_a_cluster_widen_the_error() {
     let clustered = |of_item: &[u32], grades: &[Grade]| {
         let count = of_item.iter().max().unwrap() + 1;
         let of_item = of_item.to_vec();
-        let mut fold = Fold::new(&manifest(4, 1), vec![Some(ClusterColumn { of_item, count })]);
+        let mut fold = Fold::new(
+            &manifest(4, 1),
+            vec![Columns {
+                clusters: Some(ClusterColumn { of_item, count }),
+                ..Columns::default()
+            }],
+        );
         grades.iter().for_each(|grade| assert!(fold.apply(grade)));
         fold.benchmark_result(0).unwrap()
     };

@@ -10,6 +10,9 @@ use tidemill_domain::{
 const MISSING: u8 = 0;
 /// Set beside the outcome when the completion was cut.
 const TRUNCATED: u8 = 0x80;
+/// Set beside that when it held a right answer before the cut.
+const RIGHT_BEFORE: u8 = 0x40;
+const MARKS: u8 = TRUNCATED | RIGHT_BEFORE;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Tally {
@@ -19,12 +22,14 @@ pub(crate) struct Tally {
     /// The cluster of each item; empty when the benchmark names none.
     clusters: Vec<u32>,
     cluster_count: usize,
-    /// One a sample, item by item: [`MISSING`], or 1 + the outcome with [`TRUNCATED`].
+    /// One a sample, item by item: [`MISSING`], or 1 + the outcome with [`MARKS`].
     marks: Vec<u8>,
     /// One a sample, made when the first partial credit comes: other outcomes imply their scores.
     scores: Vec<f64>,
     outcomes: OutcomeCounts,
     truncated_correct: u64,
+    truncated_in_reasoning: u64,
+    replaced: u64,
     requests: u64,
     cached: u64,
     prompt_tokens: u64,
@@ -55,6 +60,8 @@ impl Tally {
                 ..OutcomeCounts::default()
             },
             truncated_correct: 0,
+            truncated_in_reasoning: 0,
+            replaced: 0,
             requests: 0,
             cached: 0,
             prompt_tokens: 0,
@@ -79,7 +86,12 @@ impl Tally {
             self.scores[index] = grade.score.clamp(0.0, 1.0);
         }
         let was_right = grade.score_before_cut.is_some_and(|score| score >= 1.0);
-        self.truncated_correct += u64::from(outcome == Outcome::Truncated && was_right);
+        if outcome == Outcome::Truncated && was_right {
+            self.truncated_correct += 1;
+            self.marks[index] |= RIGHT_BEFORE;
+        }
+        self.truncated_in_reasoning += u64::from(outcome == Outcome::Truncated && grade.cut_in_reasoning);
+        self.replaced += u64::from(grade.replaced);
         self.requests += u64::from(grade.requests);
         self.cached += u64::from(grade.cached);
         self.prompt_tokens += grade.prompt_tokens;
@@ -139,10 +151,11 @@ impl Tally {
         self.declared() > 0 && self.outcomes.failed() == self.declared()
     }
 
-    fn cache_hit_rate(&self) -> f64 {
+    /// So many over the samples that have an outcome.
+    fn rate(&self, count: u64) -> f64 {
         match self.declared() - self.outcomes.missing {
             0 => 0.0,
-            known => self.cached as f64 / known as f64,
+            known => count as f64 / known as f64,
         }
     }
 
@@ -175,10 +188,14 @@ impl Tally {
             coverage: share(sums.scored as f64),
             mean_excluding_truncated: sums.untruncated.mean(),
             truncated_correct: self.truncated_correct,
+            mean_counting_cut_answers: sums.as_answered.mean(),
+            truncated_in_reasoning: self.truncated_in_reasoning,
+            truncated_in_reasoning_rate: self.rate(self.truncated_in_reasoning),
+            replaced: self.replaced,
             outcomes: self.outcomes,
             requests: self.requests,
             cached: self.cached,
-            cache_hit_rate: self.cache_hit_rate(),
+            cache_hit_rate: self.rate(self.cached),
             prompt_tokens: self.prompt_tokens,
             completion_tokens: self.completion_tokens,
             cached_prompt_tokens: self.cached_prompt_tokens,
@@ -192,15 +209,18 @@ impl Tally {
         let mut sums = Sums {
             items: Items::default(),
             untruncated: Items::default(),
+            as_answered: Items::default(),
             clusters: (self.cluster_count > 0).then(|| Clusters::new(self.cluster_count)),
             scored: 0,
             score: 0.0,
         };
         for item in 0..self.items {
-            let (mut all, mut whole) = (Mean::default(), Mean::default());
+            let (mut all, mut whole, mut answered) = (Mean::default(), Mean::default(), Mean::default());
             for index in item * self.samples..(item + 1) * self.samples {
                 let Some(score) = self.score(index) else { continue };
                 all.push(score);
+                let is_right_before = self.marks[index] & RIGHT_BEFORE != 0;
+                answered.push(if is_right_before { 1.0 } else { score });
                 if self.marks[index] & TRUNCATED == 0 {
                     whole.push(score);
                 }
@@ -209,6 +229,9 @@ impl Tally {
             sums.score += all.sum;
             if let Some(mean) = whole.value() {
                 sums.untruncated.push(mean);
+            }
+            if let Some(mean) = answered.value() {
+                sums.as_answered.push(mean);
             }
             let Some(mean) = all.value() else { continue };
             sums.items.push(mean);
@@ -221,7 +244,7 @@ impl Tally {
 
     /// What a sample adds to the mean; `None` when it is missing or failed.
     fn score(&self, index: usize) -> Option<f64> {
-        let outcome = (self.marks[index] & !TRUNCATED).checked_sub(1)?;
+        let outcome = (self.marks[index] & !MARKS).checked_sub(1)?;
         let outcome = Outcome::ALL[usize::from(outcome)];
         match outcome {
             Outcome::Correct => Some(1.0),
@@ -241,6 +264,7 @@ fn add(sum: &mut Option<u64>, known: Option<u64>) {
 struct Sums {
     items: Items,
     untruncated: Items,
+    as_answered: Items,
     clusters: Option<Clusters>,
     scored: u64,
     score: f64,
@@ -320,9 +344,50 @@ mod tests {
     }
 
     #[test]
+    fn what_was_cut_counts_both_ways_and_where_it_was_cut_is_counted() {
+        let mut tally = Tally::new(&crate::fold::tests::benchmark(4, 1), None);
+        let grade = |item, outcome| crate::fold::tests::grade(item, 0, outcome);
+        let cut = |item, before: Option<f64>, cut_in_reasoning| Grade {
+            score_before_cut: before,
+            cut_in_reasoning,
+            replaced: item == 1,
+            ..grade(item, Outcome::Truncated)
+        };
+        tally.apply(&grade(0, Outcome::Correct));
+        tally.apply(&cut(1, Some(1.0), false));
+        tally.apply(&cut(2, None, true));
+        let result = tally.result();
+        assert_eq!(
+            (
+                result.mean,
+                result.mean_excluding_truncated,
+                result.mean_counting_cut_answers
+            ),
+            (Some(1.0 / 3.0), Some(1.0), Some(2.0 / 3.0))
+        );
+        assert_eq!(
+            (
+                result.truncated_in_reasoning,
+                result.truncated_in_reasoning_rate,
+                result.replaced
+            ),
+            (1, 1.0 / 3.0, 1)
+        );
+        // Neighbours: a wrong answer before the cut changes nothing, and a mark on another outcome is none.
+        tally.apply(&cut(3, Some(0.0), false));
+        let result = tally.result();
+        assert_eq!((result.mean, result.mean_counting_cut_answers), (Some(0.25), Some(0.5)));
+        assert_eq!(
+            (result.truncated_in_reasoning, result.truncated_in_reasoning_rate),
+            (1, 0.25)
+        );
+    }
+
+    #[test]
     fn outcomes_survive_as_marks() {
         for (position, outcome) in Outcome::ALL.into_iter().enumerate() {
             assert_eq!(outcome as usize, position);
+            assert_eq!((position as u8 + 1) & MARKS, 0);
         }
     }
 }

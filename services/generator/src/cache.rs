@@ -18,7 +18,7 @@ use tidemill_domain::{Class, ServerGroup};
 use tidemill_service::{Context, Delivery, Failure, leader, now};
 use tidemill_storage::CLAIM_ABOVE_BYTES;
 use tidemill_streams::{declared, subject};
-use tidemill_telemetry::Metric;
+use tidemill_telemetry::{Metric, Warning};
 use tokio::time::{Instant, timeout};
 
 use crate::keys::{Held, Keys};
@@ -126,14 +126,18 @@ impl Cache {
             Missed::Nothing => count_look(if reuse == Reuse::Likely { "evicted" } else { "miss" }),
             Missed::Damaged(reason) => {
                 count_look("damaged");
-                tracing::warn!(generation = %key, group = %self.group, reason, "a cached generation is unusable; generating it anew");
+                if self.is_said("a cached generation is unusable", &reason) {
+                    tracing::warn!(generation = %key, group = %self.group, reason, "a cached generation is unusable; generating it anew");
+                }
             }
             Missed::Failed(reason) => {
                 count_look("failed");
                 if self.context.broker.client.connection_state() != State::Connected {
                     return Err(Failure::of(Class::Transient, &std::io::Error::other(reason)));
                 }
-                tracing::warn!(generation = %key, group = %self.group, reason, "the generation cache does not answer; generating");
+                if self.is_said("the generation cache does not answer", &reason) {
+                    tracing::warn!(generation = %key, group = %self.group, reason, "the generation cache does not answer; generating");
+                }
             }
         }
         Ok(None)
@@ -160,6 +164,14 @@ impl Cache {
         } else {
             Err(Missed::Damaged(format!("it is that of {}", generation.key)))
         }
+    }
+
+    fn is_said(&self, message: &'static str, reason: &str) -> bool {
+        tidemill_telemetry::is_said(Warning {
+            message,
+            scope: self.group.as_str(),
+            reason,
+        })
     }
 
     /// Stores what was generated, where it may answer others, and notes in the completion what it is known by.

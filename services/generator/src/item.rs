@@ -14,7 +14,7 @@ use tidemill_service::settle::Failure;
 use tidemill_service::{Context, Delivery, Settled, Ttl, check_in, now, outcome, span};
 use tidemill_storage::StoredItem;
 use tidemill_streams::{Message as _, subject};
-use tidemill_telemetry::Metric;
+use tidemill_telemetry::{Metric, Warning};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
@@ -203,7 +203,14 @@ impl<E: Engine> Worker<E> {
         }
         if matches!(completion.ending, Ending::EngineError) {
             let reason = completion.detail.as_deref().unwrap_or_default();
-            tracing::warn!(item_id = %completion.key, attempts = completion.attempts, reason, "no answer within the budget");
+            let warning = Warning {
+                message: "no answer within the budget",
+                scope: completion.key.evaluation.as_str(),
+                reason,
+            };
+            if tidemill_telemetry::is_said(warning) {
+                tracing::warn!(item_id = %completion.key, attempts = completion.attempts, reason, "no answer within the budget");
+            }
         }
         Ok(())
     }
@@ -221,7 +228,7 @@ impl<E: Engine> Worker<E> {
         let key = &release.key;
         let mut course = Course::begin(move || self.is_recorded(key).boxed()).after(looked);
         let outcome = if benchmark.is_likelihood() {
-            self.score(release, item, &mut course).await?
+            self.score(release, benchmark, item, &mut course).await?
         } else {
             self.generate(release, delivery, benchmark, item, &mut course).await?
         };
@@ -262,7 +269,7 @@ impl<E: Engine> Worker<E> {
             question = question.saved_at(spot, partial, config.park_every_tokens);
         }
         let ended = ask(
-            self.places(release, item),
+            self.places(release, benchmark, item),
             &mut question,
             self.budget(),
             &self.signals,
@@ -289,7 +296,13 @@ impl<E: Engine> Worker<E> {
     }
 
     /// Scores the choices one after another, so that an item never takes more than its one slot.
-    async fn score(&self, release: &Release, item: &Item, course: &mut Course<'_>) -> Result<Outcome, GivenBack> {
+    async fn score(
+        &self,
+        release: &Release,
+        benchmark: &Benchmark,
+        item: &Item,
+        course: &mut Course<'_>,
+    ) -> Result<Outcome, GivenBack> {
         let Prompt::Text(context) = &item.prompt else {
             let detail = "likelihood needs a text prompt: a chat prompt's text is known to the server alone";
             return Ok(Outcome::without_answer(Ending::EngineError, detail.to_owned()));
@@ -303,7 +316,7 @@ impl<E: Engine> Worker<E> {
                 choice,
             };
             match ask(
-                self.places(release, item),
+                self.places(release, benchmark, item),
                 &mut question,
                 self.budget(),
                 &self.signals,
@@ -328,7 +341,7 @@ impl<E: Engine> Worker<E> {
         Ok(outcome)
     }
 
-    fn places(&self, release: &Release, item: &Item) -> Places<'_, E> {
+    fn places(&self, release: &Release, benchmark: &Benchmark, item: &Item) -> Places<'_, E> {
         Places {
             pool: &self.pool,
             room: &self.room,
@@ -340,6 +353,7 @@ impl<E: Engine> Worker<E> {
                 },
                 prompt_tokens: sent::tokens(&item.prompt),
                 expected_tokens: release.expected_tokens,
+                is_spare: benchmark.is_spare(release.key.sample),
                 ..Wish::default()
             },
         }

@@ -17,7 +17,7 @@ use tidemill_domain::{Asked, GenerationKey, ItemKey, Parked, Partial, Release};
 use tidemill_service::fault::{self, Point};
 use tidemill_service::{Context, Delivery, leader};
 use tidemill_streams::{buckets, subject};
-use tidemill_telemetry::Metric;
+use tidemill_telemetry::{Metric, Warning};
 use tokio::sync::{OnceCell, watch};
 use tokio::time::timeout;
 
@@ -162,7 +162,14 @@ impl Spot<'_> {
                 if self.parking.context.broker.client.connection_state() != State::Connected {
                     return Err(GivenBack::Stopped);
                 }
-                tracing::warn!(item_id = %self.release.key, reason, "saved tokens cannot be read; asking from the start");
+                let warning = Warning {
+                    message: "saved tokens cannot be read",
+                    scope: self.release.key.evaluation.as_str(),
+                    reason: &reason,
+                };
+                if tidemill_telemetry::is_said(warning) {
+                    tracing::warn!(item_id = %self.release.key, reason, "saved tokens cannot be read; asking from the start");
+                }
                 Ok(None)
             }
         }

@@ -1,7 +1,7 @@
 //! The replicas of a group as items see them: wait for one, use it, tell what happened.
 //!
 //! Items wait in one queue. A place that becomes free is handed to one of them, whom it suits, and nobody else wakes: with
-//! thousands in flight each answer costs the same as with ten. Replicas come and go while items wait and are asked for.
+//! thousands in flight each answer costs the same as with ten. Spare samples get what nothing else waits for. Replicas come and go while items wait and are asked for.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,14 +13,15 @@ use futures::stream::{FuturesUnordered, StreamExt as _};
 use tidemill_domain::{Capacity, Prompt};
 use tidemill_inference::{Engine, Load, ProbeError};
 use tidemill_service::Slots;
+use tidemill_telemetry::Warning;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::health::Looked;
 use crate::replicas::{Change, Pick, Place, Replicas, Sign, Took};
-use crate::routing::Queue;
 pub(crate) use crate::routing::Wish;
+use crate::routing::{self, Queue};
 use crate::sent::Sent;
 
 /// How long a replica may take to tell its load, before it is asked only whether it is there, and how long to say that.
@@ -145,7 +146,7 @@ impl<E: Engine> Pool<E> {
 
     /// The replicas as others are told of them.
     pub(crate) fn capacity(&self) -> Capacity {
-        let mut capacity = self.lock().replicas.capacity();
+        let mut capacity = self.lock().replicas.capacity(Instant::now());
         capacity.slots = self.taken(capacity.slots);
         capacity
     }
@@ -327,7 +328,13 @@ impl<E: Engine> Pool<E> {
             Change::None => return,
             Change::Level => {}
             Change::Opened => {
+                let warning = Warning {
+                    message: "engine takes no requests",
+                    scope: engine,
+                    reason: refusal.unwrap_or("away"),
+                };
                 match refusal {
+                    _ if !tidemill_telemetry::is_said(warning) => {}
                     Some(reason) => tracing::error!(engine, reason, "engine refuses every request"),
                     None => tracing::warn!(engine, "engine is away; its items wait or go elsewhere"),
                 }
@@ -391,7 +398,7 @@ const fn found(error: &ProbeError) -> Looked {
 /// A wait for a place, given up when dropped.
 struct Ticket<'a, E: Engine> {
     pool: &'a Pool<E>,
-    number: u64,
+    number: routing::Ticket,
     granted: oneshot::Receiver<Granted>,
 }
 

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tidemill_domain::{Capacity, ReplicaLoad};
+use tidemill_domain::{Capacity, ReplicaLoad, Trouble, TroubleKind};
 use tidemill_inference::Load;
 use tokio::time::Instant;
 
@@ -61,6 +61,10 @@ struct State {
     is_leaving: bool,
     /// It refused the last request, and has not been away since.
     refusing: Option<Refusing>,
+    /// Since when it has been sent nothing, but for what tries it.
+    stopped: Option<Instant>,
+    /// Since when it has turned away everything that it answered, and whether the last time as too much.
+    turned_away: Option<(Instant, bool)>,
 }
 
 /// What a replica says that refuses every request.
@@ -181,6 +185,8 @@ impl Replicas {
             looked: None,
             is_leaving: false,
             refusing: None,
+            stopped: None,
+            turned_away: None,
         };
         self.states.insert(index, state);
         index
@@ -355,6 +361,14 @@ impl Replicas {
         let Some(state) = self.states.get_mut(&index) else {
             return Change::None;
         };
+        match &sign {
+            Sign::Busy { overloaded, .. } => {
+                let (since, _) = state.turned_away.unwrap_or((now, false));
+                state.turned_away = Some((since, *overloaded));
+            }
+            Sign::Good | Sign::Bad | Sign::Stalled => state.turned_away = None,
+            Sign::Away | Sign::Refusing(_) => {}
+        }
         match sign {
             Sign::Good => {
                 state.health.alive(now);
@@ -520,7 +534,7 @@ impl Replicas {
     }
 
     /// The replicas as others are told of them.
-    pub(crate) fn capacity(&self) -> Capacity {
+    pub(crate) fn capacity(&self, now: Instant) -> Capacity {
         let replicas = self.states.values().map(|state| ReplicaLoad {
             url: state.name.clone(),
             allowed: state.allowed(),
@@ -529,6 +543,7 @@ impl Replicas {
             waiting: state.load.waiting,
             kv_use: state.load.kv_use,
             is_away: !state.breaker.is_closed(),
+            trouble: state.trouble(now),
         });
         Capacity {
             schema: 1,
@@ -610,6 +625,7 @@ impl State {
     fn answered(&mut self, is_bad: bool, now: Instant) -> Change {
         self.refusing = None;
         if self.breaker.answered(is_bad, now) {
+            self.stopped = None;
             Change::Closed
         } else {
             Change::None
@@ -621,6 +637,7 @@ impl State {
     fn answered_badly(&mut self, another: bool, now: Instant) -> Change {
         let change = self.answered(true, now);
         if another && self.breaker.is_closed() && self.breaker.is_useless() && self.breaker.open(true, now) {
+            self.stopped = Some(now);
             return Change::Opened;
         }
         change
@@ -628,10 +645,39 @@ impl State {
 
     fn open(&mut self, now: Instant) -> Change {
         if self.breaker.open(false, now) {
+            self.stopped.get_or_insert(now);
             Change::Opened
         } else {
             Change::None
         }
+    }
+
+    /// Why it takes nothing.
+    fn trouble(&self, now: Instant) -> Option<Trouble> {
+        let (kind, since, next) = match (&self.refusing, self.turned_away) {
+            (refusing, _) if !self.breaker.is_closed() => {
+                let kind = match refusing {
+                    Some(_) => TroubleKind::Refusing,
+                    None => TroubleKind::Away,
+                };
+                (kind, self.stopped.unwrap_or(now), self.breaker.look_at())
+            }
+            (_, Some((since, overloaded))) => {
+                let kind = if overloaded {
+                    TroubleKind::Overloaded
+                } else {
+                    TroubleKind::Unavailable
+                };
+                (kind, since, self.controller.held_until(now))
+            }
+            (_, None) => return None,
+        };
+        Some(Trouble {
+            kind,
+            since_seconds: now.saturating_duration_since(since).as_secs(),
+            next_seconds: next.map(|next| next.saturating_duration_since(now).as_secs_f64().ceil() as u64),
+            reason: self.refusing.as_ref().map(|refusing| refusing.reason.clone()),
+        })
     }
 
     fn die(&mut self, now: Instant) -> Change {

@@ -19,6 +19,8 @@ pub(crate) struct Wish {
     pub(crate) prompt_tokens: u32,
     /// The tokens that its answer is expected to have; 0 where nobody knows.
     pub(crate) expected_tokens: u32,
+    /// A spare sample: it gets no place that another item waits for.
+    pub(crate) is_spare: bool,
 }
 
 impl Wish {
@@ -133,13 +135,20 @@ const WINDOW: usize = 128;
 /// Places that may pass an item by.
 const MOST_SKIPPED: u32 = 32;
 
-/// Items that wait for a place, in the order in which they came.
+/// Items that wait for a place, in the order in which they came; spare samples behind all others.
 #[derive(Debug)]
 pub(crate) struct Queue<T> {
-    waiting: BTreeMap<u64, Waiting<T>>,
+    waiting: BTreeMap<Ticket, Waiting<T>>,
     next: u64,
     /// Those with a prefix.
     with_prefix: usize,
+}
+
+/// Whose turn it is: the least is first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Ticket {
+    is_spare: bool,
+    number: u64,
 }
 
 #[derive(Debug)]
@@ -177,31 +186,35 @@ impl<T> Queue<T> {
         self.waiting.is_empty()
     }
 
-    /// Puts an item at the end, and returns its ticket.
-    pub(crate) fn push(&mut self, wish: Wish, who: T) -> u64 {
-        let ticket = self.next;
+    /// Puts an item at the end of those of its kind, and returns its ticket.
+    pub(crate) fn push(&mut self, wish: Wish, who: T) -> Ticket {
+        let ticket = Ticket {
+            is_spare: wish.is_spare,
+            number: self.next,
+        };
         self.next += 1;
         self.with_prefix += usize::from(wish.prefix != 0);
         self.waiting.insert(ticket, Waiting { wish, skipped: 0, who });
         ticket
     }
 
-    pub(crate) fn remove(&mut self, ticket: u64) -> Option<(Wish, T)> {
+    pub(crate) fn remove(&mut self, ticket: Ticket) -> Option<(Wish, T)> {
         let waiting = self.waiting.remove(&ticket)?;
         self.with_prefix -= usize::from(waiting.wish.prefix != 0);
         Some((waiting.wish, waiting.who))
     }
 
     /// The first in the queue.
-    pub(crate) fn first(&self) -> Option<(u64, Wish)> {
+    pub(crate) fn first(&self) -> Option<(Ticket, Wish)> {
         self.waiting
             .first_key_value()
             .map(|(ticket, waiting)| (*ticket, waiting.wish))
     }
 
-    /// The item that a place suits best; the first of those that are alike. None is passed by for ever, and whoever waits, one
-    /// of them gets the place: it never stays empty.
-    pub(crate) fn choose(&mut self, fit: impl Fn(&Wish) -> Fit) -> Option<u64> {
+    /// The item that a place suits best; the first of those that are alike, and a spare sample only where all that wait are. None
+    /// is passed by for ever, except for what goes before spare samples; and whoever waits, one of them gets the place: it never
+    /// stays empty.
+    pub(crate) fn choose(&mut self, fit: impl Fn(&Wish) -> Fit) -> Option<Ticket> {
         let (first, waiting) = self.waiting.first_key_value()?;
         let first = *first;
         if waiting.skipped >= MOST_SKIPPED || (self.with_prefix == 0 && waiting.wish.avoid.is_none()) {
@@ -211,10 +224,11 @@ impl<T> Queue<T> {
             .waiting
             .iter()
             .take(WINDOW)
+            .take_while(|(ticket, _)| ticket.is_spare == first.is_spare)
             .map(|(ticket, waiting)| (fit(&waiting.wish), *ticket));
         let (_, chosen) = seen.min()?;
         self.waiting
-            .range_mut(..chosen)
+            .range_mut(first..chosen)
             .for_each(|(_, waiting)| waiting.skipped += 1);
         Some(chosen)
     }
@@ -295,6 +309,29 @@ mod tests {
         assert_eq!(next(2, 1), Some(3), "nobody else has it");
         assert_eq!(next(2, 1), Some(1), "a place is never left empty");
         assert_eq!(next(2, 1), None);
+    }
+
+    #[test]
+    fn a_spare_sample_gets_no_place_that_another_item_waits_for() {
+        let mut queue = queue(&[]);
+        let spare = |prefix| Wish {
+            is_spare: true,
+            ..wish(prefix, 100)
+        };
+        queue.push(spare(2), 20);
+        queue.push(spare(3), 30);
+        // They came later, and their prompts lie elsewhere.
+        for who in 0..200 {
+            queue.push(wish(1, 100), who);
+        }
+        assert_eq!(queue.first().map(|(_, wish)| wish.is_spare), Some(false));
+        let mut order = Vec::new();
+        while let Some(ticket) = queue.choose(fit(3, 1)) {
+            order.extend(queue.remove(ticket).map(|(wish, who)| (wish.is_spare, who)));
+        }
+        assert_eq!(order.len(), 202);
+        assert!(order[..200].iter().all(|(is_spare, _)| !is_spare), "{order:?}");
+        assert_eq!(order[200..], [(true, 30), (true, 20)], "among them the one that fits");
     }
 
     #[test]

@@ -63,6 +63,9 @@ fn whole() -> WholeManifest {
         choices: Vec::new(),
         correct_choice: None,
         cluster: None,
+        subset: None,
+        weight: 1.0,
+        material: Vec::new(),
     };
     WholeManifest {
         suite: SuiteRef {

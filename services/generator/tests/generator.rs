@@ -256,6 +256,9 @@ fn manifest(items: u32) -> WholeManifest {
                 choices: vec![" red fish".to_owned(), " blue".to_owned()],
                 correct_choice: Some(0),
                 cluster: None,
+                subset: None,
+                weight: 1.0,
+                material: Vec::new(),
             })
             .collect(),
     };

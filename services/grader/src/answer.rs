@@ -2,58 +2,167 @@
 
 use std::borrow::Cow;
 
+use tidemill_domain::{Measured, Reasoning, Span};
+
 /// The longest extraction a grade keeps, in bytes: a grade is a small message, whatever the model wrote.
 const MAX_EXTRACTED_BYTES: usize = 2_048;
 
-/// An answer that was found.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What a family found in an answer.
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Finding {
     /// As the grade keeps it.
     pub(crate) extracted: String,
-    /// It equals a target.
-    pub(crate) is_right: bool,
+    /// Kind and version of what found it.
+    pub(crate) extractor: &'static str,
+    /// Where it stands in the completion's text; `None` for what stands nowhere, as the choice of a likelihood.
+    pub(crate) span: Option<Span>,
+    /// The same for answers that are taken for equal; `None` where that is `extracted`.
+    pub(crate) canonical: Option<String>,
+    /// From 0, wrong, to 1, right.
+    pub(crate) credit: Credit,
+    /// What the sample adds to each metric of the benchmark, in their order.
+    pub(crate) measures: Vec<Option<Measured>>,
+    /// Why it is worth that much, where the rest does not say.
+    pub(crate) reason: Option<String>,
+}
+
+/// What an answer is worth.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Credit {
+    /// Right or wrong.
+    Whole(bool),
+    /// A part, from 0 to 1: of a family whose every answer has such a score.
+    Part(f64),
+}
+
+impl Credit {
+    pub(crate) fn score(self) -> f64 {
+        match self {
+            Self::Whole(is_right) => f64::from(u8::from(is_right)),
+            Self::Part(score) => score.clamp(0.0, 1.0),
+        }
+    }
 }
 
 impl Finding {
-    pub(crate) fn new(extracted: &str, is_right: bool) -> Self {
+    pub(crate) fn new(extractor: &'static str, extracted: &str, credit: Credit) -> Self {
         Self {
-            extracted: shortened(extracted),
-            is_right,
+            extracted: shortened(extracted, MAX_EXTRACTED_BYTES),
+            extractor,
+            span: None,
+            canonical: None,
+            credit,
+            measures: Vec::new(),
+            reason: None,
         }
+    }
+
+    pub(crate) fn at(self, span: Option<Span>) -> Self {
+        Self { span, ..self }
     }
 }
 
-/// The text without its reasoning; `None` when a reasoning block is open to the end, because what it holds is no answer.
-///
-/// A closing tag without an opening one ends reasoning that the prompt's template began: all before it is reasoning.
-pub(crate) fn without_reasoning(text: &str) -> Option<Cow<'_, str>> {
-    let mut kept = String::new();
-    let mut kept_to = 0;
-    let mut is_open = false;
-    for (start, tag) in tags(text) {
-        match tag {
-            Tag::Open if is_open => {}
-            Tag::Open => {
-                kept.push_str(&text[kept_to..start]);
-                is_open = true;
-            }
-            Tag::Close { end } => {
-                if !is_open {
-                    kept.clear();
+/// What the model answered: a completion's text without its reasoning.
+#[derive(Debug, Clone)]
+pub(crate) struct Answer<'c> {
+    text: Cow<'c, str>,
+    /// Where its pieces begin in the answer, and where in the completion; in order.
+    pieces: Vec<(usize, usize)>,
+}
+
+impl<'c> Answer<'c> {
+    /// The answer in a completion; `None` when a reasoning block is open to the end, because what it holds is no answer.
+    ///
+    /// A closing mark without an opening one ends reasoning that the prompt's template began: all before it is reasoning.
+    pub(crate) fn of(text: &'c str, reasoning: &Reasoning) -> Option<Self> {
+        match reasoning {
+            Reasoning::None => Some(Self::whole(text)),
+            Reasoning::Think => Self::without(text, tags(text)),
+            Reasoning::Marks { open, close } => Self::without(text, marks(text, open, close)),
+        }
+    }
+
+    /// All of a text.
+    pub(crate) fn whole(text: &'c str) -> Self {
+        Self {
+            text: Cow::Borrowed(text),
+            pieces: vec![(0, 0)],
+        }
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Where a part of [`Answer::text`] stands in the completion; `None` for a text that is no part of it, or that was put
+    /// together from both sides of a reasoning block.
+    pub(crate) fn span(&self, part: &str) -> Option<Span> {
+        let start = part.as_ptr().addr().checked_sub(self.text.as_ptr().addr())?;
+        let end = start.checked_add(part.len()).filter(|end| *end <= self.text.len())?;
+        let index = self
+            .pieces
+            .partition_point(|(begin, _)| *begin <= start)
+            .checked_sub(1)?;
+        let (begin, place) = self.pieces.get(index)?;
+        let is_cut = self.pieces.get(index + 1).is_some_and(|(next, _)| *next < end);
+        let moved = |offset: usize| (offset - begin + place) as u64;
+        (!is_cut).then(|| Span {
+            start: moved(start),
+            end: moved(end),
+        })
+    }
+
+    fn without(text: &'c str, tags: impl Iterator<Item = (usize, Tag)>) -> Option<Self> {
+        let mut kept: Vec<(usize, usize)> = Vec::new();
+        let (mut kept_to, mut is_open) = (0, false);
+        for (start, tag) in tags {
+            match tag {
+                Tag::Open if is_open => {}
+                Tag::Open => {
+                    kept.push((kept_to, start));
+                    is_open = true;
                 }
-                kept_to = end;
-                is_open = false;
+                Tag::Close { end } => {
+                    if !is_open {
+                        kept.clear();
+                    }
+                    kept_to = end;
+                    is_open = false;
+                }
+            }
+        }
+        if is_open {
+            return None;
+        }
+        kept.push((kept_to, text.len()));
+        kept.retain(|(start, end)| start < end);
+        Some(Self::joined(text, &kept))
+    }
+
+    fn joined(text: &'c str, kept: &[(usize, usize)]) -> Self {
+        match kept {
+            [] => Self::whole(&text[text.len()..]).moved(text.len()),
+            [(start, end)] => Self::whole(&text[*start..*end]).moved(*start),
+            several => {
+                let mut answer = Self {
+                    text: Cow::Owned(String::new()),
+                    pieces: Vec::new(),
+                };
+                for (start, end) in several {
+                    answer.pieces.push((answer.text.len(), *start));
+                    answer.text.to_mut().push_str(&text[*start..*end]);
+                }
+                answer
             }
         }
     }
-    if is_open {
-        return None;
+
+    fn moved(self, place: usize) -> Self {
+        Self {
+            pieces: vec![(0, place)],
+            ..self
+        }
     }
-    if kept.is_empty() {
-        return Some(Cow::Borrowed(&text[kept_to..]));
-    }
-    kept.push_str(&text[kept_to..]);
-    Some(Cow::Owned(kept))
 }
 
 enum Tag {
@@ -78,6 +187,28 @@ fn tags(text: &str) -> impl Iterator<Item = (usize, Tag)> + '_ {
             }
         } else {
             Tag::Open
+        };
+        Some((start, tag))
+    })
+}
+
+/// A suite's own marks, as they are.
+fn marks<'t>(text: &'t str, open: &'t str, close: &'t str) -> impl Iterator<Item = (usize, Tag)> + 't {
+    let mut next = 0;
+    std::iter::from_fn(move || {
+        let rest = text.get(next..)?;
+        let opening = (!open.is_empty()).then(|| rest.find(open)).flatten();
+        let closing = (!close.is_empty()).then(|| rest.find(close)).flatten();
+        let is_opening = match (opening, closing) {
+            (Some(opening), Some(closing)) => opening < closing,
+            (opening, _) => opening.is_some(),
+        };
+        let start = next + if is_opening { opening? } else { closing? };
+        next = start + if is_opening { open.len() } else { close.len() };
+        let tag = if is_opening {
+            Tag::Open
+        } else {
+            Tag::Close { end: next }
         };
         Some((start, tag))
     })
@@ -148,11 +279,11 @@ const fn is_punctuation(letter: char) -> bool {
         )
 }
 
-fn shortened(text: &str) -> String {
-    if text.len() <= MAX_EXTRACTED_BYTES {
+pub(crate) fn shortened(text: &str, bytes: usize) -> String {
+    if text.len() <= bytes {
         return text.to_owned();
     }
-    let mut end = MAX_EXTRACTED_BYTES;
+    let mut end = bytes;
     while !text.is_char_boundary(end) {
         end -= 1;
     }
@@ -174,11 +305,46 @@ pub(crate) mod tests {
             choices: owned(choices),
             correct_choice: None,
             cluster: None,
+            subset: None,
+            weight: 1.0,
+            material: Vec::new(),
         }
     }
 
     fn answer(text: &str) -> Option<String> {
-        without_reasoning(text).map(Cow::into_owned)
+        Answer::of(text, &Reasoning::Think).map(|answer| answer.text().to_owned())
+    }
+
+    #[test]
+    fn a_part_of_the_answer_is_found_in_the_completion() {
+        for text in [
+            "so 42.",
+            "<think>7</think>so 42.",
+            "so <think>7</think>42.",
+            "a</think> 42 <think>b</think> c",
+        ] {
+            let answer = Answer::of(text, &Reasoning::Think).unwrap();
+            let start = answer.text().find("42").unwrap();
+            let span = answer.span(&answer.text()[start..start + 2]).unwrap();
+            assert_eq!(&text[span.start as usize..span.end as usize], "42", "{text}");
+        }
+        let joined = Answer::of("4<think>x</think>2", &Reasoning::Think).unwrap();
+        assert_eq!((joined.text(), joined.span(joined.text())), ("42", None));
+        assert_eq!(joined.span("42"), None, "another text");
+    }
+
+    #[test]
+    fn marks_of_the_suite_tell_reasoning_and_none_are_told_where_it_has_none() {
+        let marks = Reasoning::Marks {
+            open: "[[".to_owned(),
+            close: "]]".to_owned(),
+        };
+        let answer = |text| Answer::of(text, &marks).map(|answer| answer.text().to_owned());
+        assert_eq!(answer("[[a]]b<think>").unwrap(), "b<think>");
+        assert_eq!(answer("a]]b").unwrap(), "b");
+        assert_eq!(answer("b[[a"), None);
+        let all = Answer::of("<think>a", &Reasoning::None).unwrap();
+        assert_eq!(all.text(), "<think>a");
     }
 
     #[test]
@@ -220,7 +386,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_long_extraction_is_cut_between_letters() {
-        let finding = Finding::new(&"é".repeat(5_000), false);
+        let finding = Finding::new("test@1", &"é".repeat(5_000), Credit::Whole(false));
         assert!(finding.extracted.ends_with("é…"));
         assert!(finding.extracted.len() <= MAX_EXTRACTED_BYTES + '…'.len_utf8());
     }

@@ -8,11 +8,13 @@ use tidemill_domain::Item;
 
 use crate::Error;
 use crate::anchor::{announced, claimed};
-use crate::answer::{Finding, fold, same_words, trimmed, words};
+use crate::answer::{Answer, Credit, Finding, fold, same_words, trimmed, words};
 use crate::boxed::{boxes, unwrapped};
+use crate::family::Family;
 use crate::pattern::Pattern;
 
-pub(crate) const NAME: &str = "choice@1";
+const NAME: &str = "choice@1";
+const NAMED_OPTION: &str = "named-option@1";
 
 /// Letters that label options when an item does not list their texts.
 const MAX_LETTERS: usize = 26;
@@ -28,18 +30,24 @@ impl Choice {
             pattern: pattern.map(Pattern::try_new).transpose()?,
         })
     }
+}
 
-    pub(crate) fn judge(&self, item: &Item, text: &str) -> Result<Option<Finding>, Error> {
+impl Family for Choice {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn judge(&self, item: &Item, answer: &Answer<'_>) -> Result<Option<Finding>, Error> {
         let options = Options { texts: &item.choices };
         let right = options.right(item).ok_or(Error::Target {
             wanted: "one of the choices",
         })?;
         let place = match &self.pattern {
-            Some(pattern) => pattern.last(text),
-            None => Some(text),
+            Some(pattern) => pattern.last(answer.text()),
+            None => Some(answer.text()),
         };
         let found = place.and_then(|place| options.find(place));
-        Ok(found.map(|index| Finding::new(&options.label(index), index == right)))
+        Ok(found.map(|index| Finding::new(NAMED_OPTION, &options.label(index), Credit::Whole(index == right))))
     }
 }
 
@@ -245,7 +253,7 @@ mod tests {
     fn find_with(pattern: Option<&str>, text: &str) -> Option<String> {
         let choice = Choice::try_new(pattern).unwrap();
         choice
-            .judge(&item(&["B"], &CITIES), text)
+            .judge(&item(&["B"], &CITIES), &Answer::whole(text))
             .unwrap()
             .map(|finding| finding.extracted)
     }
@@ -371,7 +379,11 @@ mod tests {
     #[test]
     fn the_right_choice_is_an_index_a_letter_or_a_text() {
         let choice = Choice::try_new(None).unwrap();
-        let judge = |item: &Item| choice.judge(item, "Answer: B").map(|finding| finding.unwrap().is_right);
+        let answer = Answer::whole("Answer: B");
+        let judge = |item: &Item| {
+            let finding = choice.judge(item, &answer);
+            finding.map(|finding| finding.unwrap().credit == Credit::Whole(true))
+        };
         assert_eq!(judge(&item(&["B"], &CITIES)), Ok(true));
         assert_eq!(judge(&item(&["new york"], &CITIES)), Ok(true));
         assert_eq!(judge(&item(&["C"], &[])), Ok(false));

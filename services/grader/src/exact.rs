@@ -3,9 +3,11 @@
 use tidemill_domain::Item;
 
 use crate::Error;
-use crate::answer::{Finding, same_text, same_words, trimmed};
+use crate::answer::{Answer, Credit, Finding, same_text, same_words, trimmed};
+use crate::family::Family;
 
-pub(crate) const NAME: &str = "exact@1";
+const NAME: &str = "exact@1";
+const WHOLE: &str = "whole-answer@1";
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Exact {
@@ -13,19 +15,26 @@ pub(crate) struct Exact {
     pub(crate) ignore_punctuation: bool,
 }
 
-impl Exact {
-    pub(crate) fn judge(self, item: &Item, text: &str) -> Result<Option<Finding>, Error> {
+impl Family for Exact {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn judge(&self, item: &Item, answer: &Answer<'_>) -> Result<Option<Finding>, Error> {
         if item.targets.is_empty() {
             return Err(Error::Target { wanted: "an answer" });
         }
-        let answer = trimmed(text);
-        if answer.is_empty() {
+        let text = trimmed(answer.text());
+        if text.is_empty() {
             return Ok(None);
         }
-        let is_right = item.targets.iter().any(|target| self.matches(answer, trimmed(target)));
-        Ok(Some(Finding::new(answer, is_right)))
+        let is_right = item.targets.iter().any(|target| self.matches(text, trimmed(target)));
+        let finding = Finding::new(WHOLE, text, Credit::Whole(is_right));
+        Ok(Some(finding.at(answer.span(text))))
     }
+}
 
+impl Exact {
     fn matches(self, answer: &str, target: &str) -> bool {
         if self.ignore_punctuation {
             same_words(answer, target, self.ignore_case)

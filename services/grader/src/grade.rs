@@ -2,80 +2,62 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
-use tidemill_domain::{Completion, Ending, Grade, GraderSpec, Item, Outcome, Timestamp};
+use tidemill_domain::{Completion, Ending, Grade, GraderSpec, Item, Measured, Outcome, Reasoning, Span, Timestamp};
 
-use crate::answer::{Finding, without_reasoning};
+use crate::answer::{Answer, Credit, Finding};
 use crate::choice::Choice;
 use crate::exact::Exact;
+use crate::family::Family;
 use crate::likelihood::Likelihood;
 use crate::numeric::Numeric;
 use crate::regex::Regex;
-use crate::{Error, choice, exact, likelihood, numeric, regex};
+use crate::{Error, likelihood};
 
 /// Grades one completion of an item. To grade many, build a [`Grader`] once: it compiles the pattern.
 #[must_use]
 pub fn grade(spec: &GraderSpec, item: &Item, completion: &Completion, now: Timestamp) -> Grade {
-    Grader::new(spec).grade(item, completion, now)
+    Grader::new(spec, &Reasoning::default()).grade(item, completion, now)
 }
 
 /// A benchmark's grader, ready for any number of completions.
 #[derive(Debug, Clone)]
 pub struct Grader {
-    name: &'static str,
     /// A suite's bad pattern is the outcome of each of its samples, so that it shows in the result and stops nothing else.
-    family: Result<Family, Error>,
+    way: Result<Way, Error>,
+    kind: &'static str,
+    reasoning: Reasoning,
 }
 
+/// What a grade is made from.
 #[derive(Debug, Clone)]
-enum Family {
-    Exact(Exact),
-    Regex(Regex),
-    Numeric(Numeric),
-    Choice(Choice),
-    Likelihood(Likelihood),
+enum Way {
+    /// The text of the answer.
+    Text(Arc<dyn Family>),
+    /// The log-probabilities of the choices.
+    Choices(Likelihood),
 }
 
 impl Grader {
-    /// Prepares the grader that a manifest names.
+    /// Prepares the grader that a manifest names, for answers whose reasoning is marked so.
     #[must_use]
-    pub fn new(spec: &GraderSpec) -> Self {
-        let (name, family) = match spec {
-            GraderSpec::Exact {
-                ignore_case,
-                ignore_punctuation,
-            } => {
-                let exact = Exact {
-                    ignore_case: *ignore_case,
-                    ignore_punctuation: *ignore_punctuation,
-                };
-                (exact::NAME, Ok(Family::Exact(exact)))
-            }
-            GraderSpec::Regex {
-                pattern,
-                take,
-                ignore_case,
-            } => (
-                regex::NAME,
-                Regex::try_new(pattern, *take, *ignore_case).map(Family::Regex),
-            ),
-            GraderSpec::Numeric { pattern, tolerance } => (
-                numeric::NAME,
-                Numeric::try_new(pattern.as_deref(), *tolerance).map(Family::Numeric),
-            ),
-            GraderSpec::Choice { pattern } => (choice::NAME, Choice::try_new(pattern.as_deref()).map(Family::Choice)),
-            GraderSpec::Likelihood { normalise } => {
-                let likelihood = Likelihood { normalise: *normalise };
-                (likelihood::NAME, Ok(Family::Likelihood(likelihood)))
-            }
-        };
-        Self { name, family }
+    pub fn new(spec: &GraderSpec, reasoning: &Reasoning) -> Self {
+        Self {
+            way: way(spec),
+            kind: spec.kind(),
+            reasoning: reasoning.clone(),
+        }
     }
 
-    /// Kind and version, as grades carry it.
+    /// Kind and version, as grades carry it; the kind alone of one that could not be prepared.
     #[must_use]
-    pub const fn name(&self) -> &'static str {
-        self.name
+    pub fn name(&self) -> &'static str {
+        match &self.way {
+            Ok(Way::Text(family)) => family.name(),
+            Ok(Way::Choices(_)) => likelihood::NAME,
+            Err(_) => self.kind,
+        }
     }
 
     /// Grades one completion. Never panics: a family that does becomes the outcome `grader_error`.
@@ -88,7 +70,7 @@ impl Grader {
                 ..Verdict::of(outcome)
             },
             None => match guarded(|| self.judge(item, completion)) {
-                Ok(finding) => Verdict::from_finding(finding, is_cut, completion),
+                Ok(finding) => self.verdict(finding, is_cut, completion),
                 Err(error) => Verdict {
                     reason: Some(error.to_string()),
                     ..Verdict::of(Outcome::GraderError)
@@ -101,9 +83,11 @@ impl Grader {
             score: verdict.score,
             score_before_cut: verdict.score_before_cut,
             extracted: verdict.extracted,
-            grader: self.name.to_owned(),
+            grader: self.name().to_owned(),
             reason: verdict.reason,
             truncated: is_cut,
+            cut_in_reasoning: is_cut && self.is_all_reasoning(completion),
+            replaced: completion.replaced_characters() > 0,
             prompt_tokens: completion.prompt_tokens,
             completion_tokens: completion.completion_tokens,
             requests: completion.requests,
@@ -112,35 +96,79 @@ impl Grader {
             started: completion.started,
             finished: completion.finished,
             graded: now,
+            extractor: verdict.extractor,
+            span: verdict.span,
+            canonical: verdict.canonical,
+            measures: verdict.measures,
         }
     }
 
     fn judge(&self, item: &Item, completion: &Completion) -> Result<Option<Finding>, Error> {
-        let family = self.family.as_ref().map_err(Clone::clone)?;
-        match (family, completion.ending) {
-            (Family::Likelihood(likelihood), Ending::Scored) => likelihood.judge(item, &completion.choices),
-            (Family::Likelihood(_), ending) | (_, ending @ Ending::Scored) => Err(Error::Kind {
+        let way = self.way.as_ref().map_err(Clone::clone)?;
+        match (way, completion.ending) {
+            (Way::Choices(likelihood), Ending::Scored) => likelihood.judge(item, &completion.choices),
+            (Way::Choices(_), ending) | (_, ending @ Ending::Scored) => Err(Error::Kind {
                 ending: ending.label(),
-                family: self.name,
+                family: self.name(),
             }),
-            _ => match without_reasoning(&completion.text) {
-                Some(answer) => family.judge_text(item, &answer),
+            (Way::Text(family), _) => match Answer::of(&completion.text, &self.reasoning) {
+                Some(answer) => family.judge(item, &answer),
                 None => Ok(None),
             },
         }
     }
-}
 
-impl Family {
-    fn judge_text(&self, item: &Item, answer: &str) -> Result<Option<Finding>, Error> {
-        match self {
-            Self::Exact(exact) => exact.judge(item, answer),
-            Self::Regex(regex) => regex.judge(item, answer),
-            Self::Numeric(numeric) => numeric.judge(item, answer),
-            Self::Choice(choice) => choice.judge(item, answer),
-            Self::Likelihood(_) => Ok(None),
+    fn verdict(&self, finding: Option<Finding>, is_cut: bool, completion: &Completion) -> Verdict {
+        match finding {
+            Some(finding) => Verdict::of_finding(finding, is_cut),
+            None if is_cut => Verdict::of(Outcome::Truncated),
+            None => Verdict {
+                reason: self.why_no_answer(completion),
+                ..Verdict::of(Outcome::NoAnswer)
+            },
         }
     }
+
+    /// The answer had not begun: the engine split off reasoning and nothing came behind it, or a reasoning block is open.
+    fn is_all_reasoning(&self, completion: &Completion) -> bool {
+        let has_reasoning = completion
+            .reasoning
+            .as_ref()
+            .is_some_and(|reasoning| !reasoning.trim().is_empty());
+        let is_silent = has_reasoning && completion.text.trim().is_empty();
+        is_silent || Answer::of(&completion.text, &self.reasoning).is_none()
+    }
+
+    /// A stop text that also begins a right answer leaves nothing to grade, and the grade should say so.
+    fn why_no_answer(&self, completion: &Completion) -> Option<String> {
+        if Answer::of(&completion.text, &self.reasoning).is_none() {
+            return Some("the reasoning never ended".to_owned());
+        }
+        let stop = completion.stop_reason.as_ref()?;
+        Some(format!("the stop text {stop:?} came before an answer"))
+    }
+}
+
+fn way(spec: &GraderSpec) -> Result<Way, Error> {
+    Ok(match spec {
+        GraderSpec::Exact {
+            ignore_case,
+            ignore_punctuation,
+        } => Way::Text(Arc::new(Exact {
+            ignore_case: *ignore_case,
+            ignore_punctuation: *ignore_punctuation,
+        })),
+        GraderSpec::Regex {
+            pattern,
+            take,
+            ignore_case,
+        } => Way::Text(Arc::new(Regex::try_new(pattern, *take, *ignore_case)?)),
+        GraderSpec::Numeric { pattern, tolerance } => {
+            Way::Text(Arc::new(Numeric::try_new(pattern.as_deref(), *tolerance)?))
+        }
+        GraderSpec::Choice { pattern } => Way::Text(Arc::new(Choice::try_new(pattern.as_deref())?)),
+        GraderSpec::Likelihood { normalise } => Way::Choices(Likelihood { normalise: *normalise }),
+    })
 }
 
 /// The part of a grade that grading decides.
@@ -150,6 +178,10 @@ struct Verdict {
     score: f64,
     score_before_cut: Option<f64>,
     extracted: Option<String>,
+    extractor: Option<String>,
+    span: Option<Span>,
+    canonical: Option<String>,
+    measures: Vec<Option<Measured>>,
     reason: Option<String>,
 }
 
@@ -160,49 +192,37 @@ impl Verdict {
             score: 0.0,
             score_before_cut: None,
             extracted: None,
+            extractor: None,
+            span: None,
+            canonical: None,
+            measures: Vec::new(),
             reason: None,
         }
     }
 
-    fn from_finding(finding: Option<Finding>, is_cut: bool, completion: &Completion) -> Self {
-        let Some(finding) = finding else {
-            return if is_cut {
-                Self::of(Outcome::Truncated)
-            } else {
-                Self {
-                    reason: why_no_answer(completion),
-                    ..Self::of(Outcome::NoAnswer)
-                }
-            };
-        };
-        let score = f64::from(u8::from(finding.is_right));
-        let verdict = if is_cut {
-            Self {
+    fn of_finding(finding: Finding, is_cut: bool) -> Self {
+        let score = finding.credit.score();
+        let verdict = match finding.credit {
+            _ if is_cut => Self {
                 score_before_cut: Some(score),
                 ..Self::of(Outcome::Truncated)
-            }
-        } else if finding.is_right {
-            Self {
-                score,
-                ..Self::of(Outcome::Correct)
-            }
-        } else {
-            Self::of(Outcome::Incorrect)
+            },
+            Credit::Whole(true) => Self::of(Outcome::Correct),
+            Credit::Whole(false) => Self::of(Outcome::Incorrect),
+            Credit::Part(_) => Self::of(Outcome::Graded),
         };
         Self {
+            score: if is_cut { 0.0 } else { score },
             extracted: Some(finding.extracted),
+            extractor: Some(finding.extractor.to_owned()),
+            span: finding.span,
+            canonical: finding.canonical,
+            // What a cut answer would have added to a metric is not known.
+            measures: if is_cut { Vec::new() } else { finding.measures },
+            reason: finding.reason,
             ..verdict
         }
     }
-}
-
-/// A stop text that also begins a right answer leaves nothing to grade, and the grade should say so.
-fn why_no_answer(completion: &Completion) -> Option<String> {
-    if without_reasoning(&completion.text).is_none() {
-        return Some("the reasoning never ended".to_owned());
-    }
-    let stop = completion.stop_reason.as_ref()?;
-    Some(format!("the stop text {stop:?} came before an answer"))
 }
 
 /// Nothing is cut when nothing is generated.

@@ -75,6 +75,8 @@ fn a_grade_carries_what_the_aggregator_folds() {
         grader: "numeric@1".to_owned(),
         reason: None,
         truncated: false,
+        cut_in_reasoning: false,
+        replaced: false,
         prompt_tokens: 11,
         completion_tokens: 22,
         requests: 2,
@@ -83,6 +85,10 @@ fn a_grade_carries_what_the_aggregator_folds() {
         started: Timestamp(1),
         finished: Timestamp(2),
         graded: Timestamp(3),
+        extractor: Some("last-number@1".to_owned()),
+        span: None,
+        canonical: None,
+        measures: Vec::new(),
     };
     assert_eq!(grade, expected);
 }
@@ -279,7 +285,7 @@ fn a_likelihood_needs_scores_and_a_text_needs_none() {
         correct_choice: Some(1),
         ..item(&[], &["no", "yes"])
     };
-    let grade = Grader::new(&likelihood).grade(&two, &scored, Timestamp(3));
+    let grade = Grader::new(&likelihood, &Reasoning::default()).grade(&two, &scored, Timestamp(3));
     assert_eq!((grade.outcome, grade.truncated), (Outcome::Correct, false));
     assert_eq!(grade.extracted.as_deref(), Some("yes"));
     assert_eq!(grade.grader, "likelihood@1");
@@ -353,4 +359,43 @@ fn ten_megabytes_are_graded_in_seconds() {
             assert!(elapsed < Duration::from_secs(20), "{} took {elapsed:?}", grade.grader);
         }
     }
+}
+
+#[test]
+fn a_cut_inside_the_reasoning_and_a_replaced_character_are_marked() {
+    let marks = |ending: Ending, reasoning: Option<&str>, text: &str| {
+        let graded = grade(
+            &GraderSpec::Numeric {
+                pattern: None,
+                tolerance: 0.0,
+            },
+            &item(&["4"], &[]),
+            &Completion {
+                ending,
+                truncated: ending == Ending::Length,
+                reasoning: reasoning.map(str::to_owned),
+                completion_tokens: 9,
+                ..completion(text)
+            },
+            Timestamp(3),
+        );
+        (graded.cut_in_reasoning, graded.replaced)
+    };
+    use Ending::{Length, Stop};
+    assert_eq!(
+        marks(Length, Some("long"), ""),
+        (true, false),
+        "E2: split off by the engine"
+    );
+    assert_eq!(marks(Length, None, "<think>long"), (true, false), "in the text");
+    assert_eq!(marks(Length, Some("long"), "4"), (false, false), "the answer had begun");
+    assert_eq!(
+        marks(Length, None, ""),
+        (false, false),
+        "nobody says that it was reasoning"
+    );
+    assert_eq!(marks(Stop, None, "<think>long"), (false, false), "not cut");
+    assert_eq!(marks(Stop, None, "caf\u{fffd} 4"), (false, true), "E12: in the answer");
+    assert_eq!(marks(Stop, Some("caf\u{fffd}"), "4"), (false, true), "in the reasoning");
+    assert_eq!(marks(Stop, None, "café 4"), (false, false), "a whole character");
 }

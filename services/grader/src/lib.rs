@@ -11,6 +11,7 @@ mod boxed;
 mod choice;
 mod error;
 mod exact;
+mod family;
 mod grade;
 mod likelihood;
 mod number;

@@ -3,9 +3,10 @@
 use tidemill_domain::{ChoiceScore, Item, Normalise};
 
 use crate::Error;
-use crate::answer::Finding;
+use crate::answer::{Credit, Finding};
 
 pub(crate) const NAME: &str = "likelihood@1";
+const LARGEST: &str = "largest-likelihood@1";
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Likelihood {
@@ -30,7 +31,7 @@ impl Likelihood {
                 best = Some((index, value));
             }
         }
-        Ok(best.map(|(index, _)| Finding::new(&item.choices[index], index == correct)))
+        Ok(best.map(|(index, _)| Finding::new(LARGEST, &item.choices[index], Credit::Whole(index == correct))))
     }
 
     fn value(self, choice: &str, score: &ChoiceScore) -> Result<f64, Error> {
@@ -85,7 +86,7 @@ mod tests {
             ..item(&[], choices)
         };
         let finding = Likelihood { normalise }.judge(&item, &scores(sums))?;
-        Ok(finding.unwrap().is_right)
+        Ok(finding.unwrap().credit == Credit::Whole(true))
     }
 
     #[test]

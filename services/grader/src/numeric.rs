@@ -6,12 +6,14 @@
 use tidemill_domain::Item;
 
 use crate::Error;
-use crate::answer::Finding;
+use crate::answer::{Answer, Credit, Finding};
 use crate::boxed::boxes;
+use crate::family::Family;
 use crate::number::{Number, last_number};
 use crate::pattern::Pattern;
 
-pub(crate) const NAME: &str = "numeric@1";
+const NAME: &str = "numeric@1";
+const LAST_NUMBER: &str = "last-number@1";
 
 #[derive(Debug, Clone)]
 pub(crate) struct Numeric {
@@ -26,19 +28,25 @@ impl Numeric {
             tolerance,
         })
     }
+}
 
-    pub(crate) fn judge(&self, item: &Item, text: &str) -> Result<Option<Finding>, Error> {
+impl Family for Numeric {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn judge(&self, item: &Item, answer: &Answer<'_>) -> Result<Option<Finding>, Error> {
         let targets: Vec<Number> = item.targets.iter().filter_map(|target| found(target)).collect();
         if targets.is_empty() {
             return Err(Error::Target { wanted: "a number" });
         }
         let place = match &self.pattern {
-            Some(pattern) => pattern.last(text),
-            None => Some(text),
+            Some(pattern) => pattern.last(answer.text()),
+            None => Some(answer.text()),
         };
-        Ok(place.and_then(found).map(|answer| {
-            let is_right = targets.iter().any(|target| answer.equals(target, self.tolerance));
-            Finding::new(answer.text(), is_right)
+        Ok(place.and_then(found).map(|number| {
+            let is_right = targets.iter().any(|target| number.equals(target, self.tolerance));
+            Finding::new(LAST_NUMBER, number.text(), Credit::Whole(is_right))
         }))
     }
 }
@@ -59,8 +67,8 @@ mod tests {
 
     fn judge(pattern: Option<&str>, tolerance: f64, target: &str, text: &str) -> Option<(String, bool)> {
         let numeric = Numeric::try_new(pattern, tolerance).unwrap();
-        let finding = numeric.judge(&item(&[target], &[]), text).unwrap()?;
-        Some((finding.extracted, finding.is_right))
+        let finding = numeric.judge(&item(&[target], &[]), &Answer::whole(text)).unwrap()?;
+        Some((finding.extracted, finding.credit == Credit::Whole(true)))
     }
 
     #[test]
@@ -107,7 +115,7 @@ mod tests {
     #[test]
     fn an_item_without_a_number_to_compare_with_is_the_graders_fault() {
         let numeric = Numeric::try_new(None, 0.0).unwrap();
-        assert!(numeric.judge(&item(&["none"], &[]), "5").is_err());
-        assert!(numeric.judge(&item(&[], &[]), "5").is_err());
+        assert!(numeric.judge(&item(&["none"], &[]), &Answer::whole("5")).is_err());
+        assert!(numeric.judge(&item(&[], &[]), &Answer::whole("5")).is_err());
     }
 }

@@ -3,10 +3,12 @@
 use tidemill_domain::{Item, Take};
 
 use crate::Error;
-use crate::answer::{Finding, same_text, trimmed};
+use crate::answer::{Answer, Credit, Finding, same_text, trimmed};
+use crate::family::Family;
 use crate::pattern::Pattern;
 
-pub(crate) const NAME: &str = "regex@1";
+const NAME: &str = "regex@1";
+const MATCH: &str = "match@1";
 
 #[derive(Debug, Clone)]
 pub(crate) struct Regex {
@@ -23,22 +25,29 @@ impl Regex {
             ignore_case,
         })
     }
+}
 
-    pub(crate) fn judge(&self, item: &Item, text: &str) -> Result<Option<Finding>, Error> {
+impl Family for Regex {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn judge(&self, item: &Item, answer: &Answer<'_>) -> Result<Option<Finding>, Error> {
         if item.targets.is_empty() {
             return Err(Error::Target { wanted: "an answer" });
         }
         let found = match self.take {
-            Take::First => self.pattern.first(text),
-            Take::Last => self.pattern.last(text),
+            Take::First => self.pattern.first(answer.text()),
+            Take::Last => self.pattern.last(answer.text()),
         };
-        let Some(answer) = found.map(trimmed).filter(|answer| !answer.is_empty()) else {
+        let Some(text) = found.map(trimmed).filter(|text| !text.is_empty()) else {
             return Ok(None);
         };
         let is_right = item
             .targets
             .iter()
-            .any(|target| same_text(answer, trimmed(target), self.ignore_case));
-        Ok(Some(Finding::new(answer, is_right)))
+            .any(|target| same_text(text, trimmed(target), self.ignore_case));
+        let finding = Finding::new(MATCH, text, Credit::Whole(is_right));
+        Ok(Some(finding.at(answer.span(text))))
     }
 }

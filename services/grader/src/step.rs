@@ -152,6 +152,8 @@ pub(crate) fn fault(key: ItemKey, reason: String) -> Grade {
         grader: NO_GRADER.to_owned(),
         reason: Some(reason),
         truncated: false,
+        cut_in_reasoning: false,
+        replaced: false,
         prompt_tokens: 0,
         completion_tokens: 0,
         requests: 0,
@@ -160,6 +162,10 @@ pub(crate) fn fault(key: ItemKey, reason: String) -> Grade {
         started: now,
         finished: now,
         graded: now,
+        extractor: None,
+        span: None,
+        canonical: None,
+        measures: Vec::new(),
     }
 }
 

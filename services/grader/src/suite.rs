@@ -25,7 +25,7 @@ impl Suite {
         let graders = manifest
             .benchmarks
             .iter()
-            .map(|benchmark| Grader::new(&benchmark.grader))
+            .map(|benchmark| Grader::new(&benchmark.grader, &benchmark.reasoning))
             .collect();
         Self { manifest, graders }
     }

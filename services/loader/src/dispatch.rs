@@ -6,7 +6,7 @@
 //! same generation one is out at a time; see `sharing`.
 //!
 //! The order: the most urgent tier; within it the team whose turn it is (`shares`); of that team's evaluations the longest
-//! expected answer (`queue`). Spare samples go once nothing else waits.
+//! expected answer (`queue`). Spare samples go once nothing else waits, here or for a slot.
 
 mod drift;
 mod evaluation;
@@ -51,6 +51,8 @@ const LEAST_COST: u64 = 16;
 #[derive(Debug, Default)]
 pub struct Dispatcher {
     slots: usize,
+    /// Slots that are there, where more are expected.
+    sure: Option<usize>,
     /// Releases that may still be made, where that is limited.
     allowance: Option<usize>,
     evaluations: Vec<Evaluation>,
@@ -92,6 +94,11 @@ impl Dispatcher {
     /// Sets how many requests the group's replicas take at once; 0 while none is ready.
     pub const fn set_slots(&mut self, slots: usize) {
         self.slots = slots;
+    }
+
+    /// Sets how many of the slots are there; the others are expected. Until it is set all are.
+    pub(crate) const fn set_sure(&mut self, sure: usize) {
+        self.sure = Some(sure);
     }
 
     /// Sets how many releases may be made until it is set again; until it is set the first time there is no limit.
@@ -263,9 +270,13 @@ impl Dispatcher {
         length_class(work / (self.slots.max(1) as u64 * FITS_IN))
     }
 
-    /// The next item; a spare one when nothing else waits.
+    /// The next item; a spare one when nothing else waits, and all else that is out has its slot: what is ahead of the slots
+    /// waits for one, and may be passed by on its way.
     fn pick(&mut self, bulk: u8, now: Instant) -> Option<Pick> {
         for spare in [false, true] {
+            if spare && !self.has_slots_to_spare() {
+                break;
+            }
             let heads = self.evaluations.iter_mut().enumerate();
             let begun = heads.filter(|(_, evaluation)| evaluation.begins.is_none_or(|begins| begins <= now));
             let picks = begun.filter_map(|(index, evaluation)| {
@@ -281,6 +292,11 @@ impl Dispatcher {
             }
         }
         None
+    }
+
+    fn has_slots_to_spare(&self) -> bool {
+        let required: usize = self.evaluations.iter().map(Evaluation::required_out).sum();
+        required == 0 || required <= self.sure.unwrap_or(self.slots)
     }
 
     /// The first of the evaluations' next items.

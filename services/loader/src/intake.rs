@@ -1,17 +1,22 @@
 //! From an announcement to queued evaluations.
 
+use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
+use tidemill_archive::is_fault_of_serving;
+use tidemill_config::Loader;
 use tidemill_domain::{
-    Class, Digest, EvaluationEvent, EvaluationId, EvaluationState, GroupId, LANE, RolledBack, Source, TeamId, Timeline,
-    Timestamp, Written,
+    Class, Digest, EvaluationEvent, EvaluationId, EvaluationState, GroupId, LANE, Outcome, RolledBack, Source, TeamId,
+    Timeline, Timestamp, Written,
 };
 use tidemill_service::backoff::Backoff;
 use tidemill_service::fault::{self, Point};
-use tidemill_service::{Context, Delivery, Failure, Obstacle, Settled, now};
+use tidemill_service::{Context, Delivery, Failure, Obstacle, Settled, dead, now};
+use tidemill_storage::Store;
 use tidemill_streams::StateChange;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use crate::board;
@@ -119,6 +124,8 @@ pub struct Queued {
     pub event: EvaluationEvent,
     /// It had been asked for before.
     pub known: bool,
+    /// Samples that an engine had failed, and that are asked for again.
+    pub again: u64,
 }
 
 /// Handles one message of the CHECKPOINT stream.
@@ -137,7 +144,7 @@ pub(crate) async fn handle(context: Context, delivery: Delivery) -> Settled {
     tokio::select! {
         () = context.draining.cancelled() => Err(Failure::cancelled()),
         () = delivery.stopped.cancelled() => Err(Failure::cancelled()),
-        queued = enqueue(&context, &event, patience, delivery.delivered > 1) => queued.map(drop).map_err(failed),
+        queued = enqueue(&context, &event, patience, delivery.delivered > 1, Ahead::default()) => queued.map(drop).map_err(failed),
     }
 }
 
@@ -166,7 +173,49 @@ fn parse<T: serde::de::DeserializeOwned>(payload: &[u8]) -> Result<T, IntakeErro
 /// # Errors
 /// [`IntakeError`].
 pub async fn queue(context: &Context, event: &Written, patience: Duration) -> Result<Vec<Queued>, IntakeError> {
-    enqueue(context, event, patience, false).await
+    enqueue(context, event, patience, false, Ahead::default()).await
+}
+
+/// As [`queue`], with suites that began to be rendered before.
+///
+/// # Errors
+/// [`IntakeError`].
+pub async fn queue_rendered(
+    context: &Context,
+    event: &Written,
+    patience: Duration,
+    ahead: Ahead,
+) -> Result<Vec<Queued>, IntakeError> {
+    enqueue(context, event, patience, false, ahead).await
+}
+
+/// Suites that are rendered while there is no broker yet: rendering takes the object store alone.
+#[derive(Debug, Default)]
+pub struct Ahead {
+    rendering: HashMap<String, JoinHandle<Result<Rendered, SuiteError>>>,
+}
+
+impl Ahead {
+    /// Begins to render suites, each on a thread of its own.
+    #[must_use]
+    pub fn begin(store: &Store, config: &Loader, suites: &[String]) -> Self {
+        let begin = |name: &String| {
+            let (store, config, suite) = (store.clone(), config.clone(), name.clone());
+            let rendering = tokio::spawn(async move { suites::render(&store, &config, &suite).await });
+            (name.clone(), rendering)
+        };
+        Self {
+            rendering: suites.iter().map(begin).collect(),
+        }
+    }
+
+    /// What became of a suite; `None` when it was not begun, or is to be tried again.
+    async fn rendered(&mut self, name: &str) -> Option<Result<Rendered, SuiteError>> {
+        match self.rendering.remove(name)?.await {
+            Ok(Err(SuiteError::Storage(_))) | Err(_) => None,
+            Ok(rendered) => Some(rendered),
+        }
+    }
 }
 
 /// As [`queue`]. With `again` it may have been begun before, by a loader that died over it.
@@ -175,6 +224,7 @@ async fn enqueue(
     event: &Written,
     patience: Duration,
     again: bool,
+    mut ahead: Ahead,
 ) -> Result<Vec<Queued>, IntakeError> {
     let seen = now();
     let names = if event.suites.is_empty() {
@@ -187,7 +237,10 @@ async fn enqueue(
     }
     let mut rendered = Vec::with_capacity(names.len());
     for name in names {
-        rendered.push(render(context, name).await?);
+        rendered.push(match ahead.rendered(name).await {
+            Some(rendered) => rendered?,
+            None => render(context, name).await?,
+        });
     }
     let (source, checkpoint) = identify(event, patience).await?;
     for suite in &rendered {
@@ -206,7 +259,7 @@ async fn render(context: &Context, name: &str) -> Result<Rendered, SuiteError> {
     let mut backoff = Backoff::standard();
     let mut waiting = None;
     loop {
-        let error = match suites::render(context, name).await {
+        let error = match suites::render(&context.store, &context.config.loader, name).await {
             Err(SuiteError::Storage(error)) if error.is_of_the_store() => error,
             rendered => return rendered,
         };
@@ -348,12 +401,12 @@ async fn enter(context: &Context, mut event: EvaluationEvent, again: bool) -> Re
         evaluation: event.evaluation.clone(),
         source: Box::new(source),
     };
-    let mut had_ended = false;
+    let (mut had_ended, mut retracted) = (false, 0);
     let known = board::newest(context, &event.evaluation).await.map_err(lookup)?;
     if let Some(known) = known {
         let reopen = match known.state {
             EvaluationState::Superseded => true,
-            EvaluationState::Invalid if lacks_outcomes(&known) => true,
+            EvaluationState::Invalid if lacks_outcomes(&known) || failures(&known) > 0 => true,
             EvaluationState::Invalid | EvaluationState::Draining => {
                 tidemill_archive::completions(context, &known).await.map_err(restore)? < event.samples
             }
@@ -367,10 +420,14 @@ async fn enter(context: &Context, mut event: EvaluationEvent, again: bool) -> Re
             return Ok(Queued {
                 event: known,
                 known: true,
+                again: 0,
             });
         }
         tidemill_archive::restore(context, &known).await.map_err(restore)?;
         had_ended = known.state.is_ended();
+        if known.state == EvaluationState::Invalid {
+            retracted = retract_failures(context, &known).await?;
+        }
         // A clock that was set back makes no earlier life.
         event.timeline.queued = event.timeline.queued.max(Some(Timestamp(known.life().0 + 1)));
     }
@@ -380,9 +437,43 @@ async fn enter(context: &Context, mut event: EvaluationEvent, again: bool) -> Re
     if had_ended {
         // After it is queued: of an evaluation that has ended no outcome is recorded for what cannot be graded.
         let completions = grade_again(context, &event).await.map_err(restore)?;
-        tracing::info!(evaluation_id = %event.evaluation, completions, "opened again; so many had no grade");
+        tracing::info!(evaluation_id = %event.evaluation, completions, retracted, "opened again; so many had no grade, and so many are asked for again");
     }
-    Ok(Queued { event, known: false })
+    Ok(Queued {
+        event,
+        known: false,
+        again: retracted,
+    })
+}
+
+/// Takes back what an engine failed in an evaluation that ended invalid, before it is queued again: nobody folds it now. What
+/// lies in DEAD stays as it is, since it would not be released: `tidemill dead retry` is for that.
+async fn retract_failures(context: &Context, known: &EvaluationEvent) -> Result<u64, IntakeError> {
+    if failures(known) == 0 {
+        return Ok(0);
+    }
+    let lookup = |failure: Failure| IntakeError::Lookup {
+        evaluation: known.evaluation.clone(),
+        reason: failure.reason,
+    };
+    let letters = dead::letters(context).await.map_err(lookup)?;
+    let kept = letters.iter().filter_map(dead::Letter::key).collect();
+    let retracted = tidemill_archive::retract_failures(context, known, &kept).await;
+    retracted.map_err(|source| IntakeError::Restore {
+        evaluation: known.evaluation.clone(),
+        source: Box::new(source),
+    })
+}
+
+/// Samples of an evaluation that ended which an engine failed.
+fn failures(known: &EvaluationEvent) -> u64 {
+    let benchmarks = known.result.iter().flat_map(|result| &result.benchmarks);
+    let counts = benchmarks.map(|benchmark| {
+        let mut outcomes = benchmark.outcomes;
+        let faults = Outcome::ALL.into_iter().filter(|outcome| is_fault_of_serving(*outcome));
+        faults.map(|outcome| *outcomes.slot(outcome)).sum::<u64>()
+    });
+    counts.sum()
 }
 
 /// Brings the ungraded completions of an evaluation before the graders again, however often the broker is away meanwhile:

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use async_nats::jetstream::kv::{CreateErrorKind, UpdateErrorKind};
 use serde::{Deserialize, Serialize};
 use tidemill_codec::Wire as _;
-use tidemill_domain::{Benchmark, Digest, Manifest, SuiteRef};
+use tidemill_domain::{Benchmark, BenchmarkResult, Digest, Manifest, SuiteRef};
 use tidemill_service::Context;
 use tidemill_streams::buckets;
 
+use crate::board;
 use crate::suites::{Rendered, SuiteError};
 
 /// What is registered for a name and version.
@@ -26,7 +27,8 @@ struct Entry {
 /// Differences that are named in full.
 const SHOWN: usize = 8;
 
-/// Registers what a suite's name and version stand for, or proves that they still stand for it.
+/// Registers what a suite's name and version stand for, or proves that they still stand for it. They are bound once something is
+/// generated under them.
 ///
 /// # Errors
 /// [`SuiteError::Changed`] when they stand for something else, [`SuiteError::Entry`] when it cannot be read what they stand
@@ -63,7 +65,18 @@ pub(crate) async fn register(context: &Context, rendered: &Rendered) -> Result<(
             return Ok(());
         }
         if known.format == entry.format {
-            return Err(changed(context, known, entry).await);
+            if is_bound(context, &known.manifest)
+                .await
+                .map_err(|error| failed(&error))?
+            {
+                return Err(changed(context, known, entry).await);
+            }
+            let (suite, version) = (&entry.name, &entry.version);
+            tracing::info!(
+                suite,
+                version,
+                "stands for other content now: nothing was generated of the one before"
+            );
         }
         match bucket.update(&key, value.clone().into(), held.revision).await {
             Ok(_) => return Ok(()),
@@ -71,6 +84,35 @@ pub(crate) async fn register(context: &Context, rendered: &Rendered) -> Result<(
             Err(error) => return Err(failed(&error)),
         }
     }
+}
+
+/// Whether anything was generated, or may be at any moment, of a content: a suite that never came to a single answer, because
+/// its engine could not be used, may be corrected.
+async fn is_bound(context: &Context, manifest: &Digest) -> Result<bool, tidemill_archive::Error> {
+    for event in board::all(context).await {
+        if event.manifest != *manifest {
+            continue;
+        }
+        let is_bound = match &event.result {
+            _ if !event.state.is_ended() => true,
+            Some(result) if result.benchmarks.iter().any(holds_answers) => true,
+            // What was generated and not graded is known by its completion alone.
+            result => {
+                let benchmarks = result.iter().flat_map(|result| &result.benchmarks);
+                let counted: u64 = benchmarks.map(|one| one.samples - one.outcomes.missing).sum();
+                tidemill_archive::completions(context, &event).await? > counted
+            }
+        };
+        if is_bound {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Faults of engines are no answers; nor is what was never asked for.
+fn holds_answers(benchmark: &BenchmarkResult) -> bool {
+    benchmark.coverage > 0.0 || benchmark.completion_tokens > 0
 }
 
 /// Names and versions may hold what keys of a bucket may not.

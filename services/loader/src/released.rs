@@ -5,7 +5,7 @@ use tidemill_domain::{AnswerLength, EvaluationId, GroupId, ItemKey, Release, Tra
 use tidemill_service::fault::{self, Point};
 use tidemill_service::{Context, Follow, Followed, Start};
 use tidemill_streams::{Released, declared, subject};
-use tidemill_telemetry::Metric;
+use tidemill_telemetry::{Metric, Warning};
 use tokio::sync::mpsc::Sender;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -35,7 +35,14 @@ pub(crate) async fn publish(context: &Context, group: &GroupId, releases: Vec<Re
     while let Some(published) = publishes.next().await {
         if let Err(error) = published {
             // It stays among those that are out and is released again later.
-            tracing::warn!(%error, "release not published");
+            let warning = Warning {
+                message: "release not published",
+                scope: "releases",
+                reason: &error.to_string(),
+            };
+            if tidemill_telemetry::is_said(warning) {
+                tracing::warn!(%error, "release not published");
+            }
         }
     }
 }

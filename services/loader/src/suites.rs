@@ -3,10 +3,10 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use tidemill_domain::{Block, BlockRef, ClusterColumn, ClustersRef, Digest, Outline, SuiteRef};
-use tidemill_service::Context;
+use tidemill_config::Loader;
+use tidemill_domain::{Block, BlockRef, Columns, ColumnsRef, Digest, Outline, SuiteRef};
 use tidemill_service::fault::{self, Point};
-use tidemill_storage::BlockWriter;
+use tidemill_storage::{BlockWriter, Store};
 use tidemill_tasks::{LoadError, Loaded, Sink, Stopped};
 use tokio::runtime::Handle;
 
@@ -94,14 +94,14 @@ pub enum SuiteError {
 }
 
 /// Renders a suite given by path or by name, and stores its blocks as they come and then its manifest.
-pub(crate) async fn render(context: &Context, name: &str) -> Result<Rendered, SuiteError> {
-    let path = find(context, name)?;
-    let loaded = load(context, &path).await?;
+pub(crate) async fn render(store: &Store, config: &Loader, name: &str) -> Result<Rendered, SuiteError> {
+    let path = find(config, name)?;
+    let loaded = load(store, &path).await?;
     for warning in &loaded.warnings {
         tracing::warn!(suite = %path.display(), "{warning}");
     }
     let (suite, samples) = (loaded.manifest.suite.clone(), loaded.manifest.samples());
-    let manifest = context.store.put_manifest(loaded.manifest).await?;
+    let manifest = store.put_manifest(loaded.manifest).await?;
     fault::point(Point::LoaderManifestStored);
     Ok(Rendered {
         suite,
@@ -111,7 +111,7 @@ pub(crate) async fn render(context: &Context, name: &str) -> Result<Rendered, Su
     })
 }
 
-async fn load(context: &Context, path: &Path) -> Result<Loaded, SuiteError> {
+async fn load(store: &Store, path: &Path) -> Result<Loaded, SuiteError> {
     let crashed = |reason: String| SuiteError::Crashed {
         path: path.to_owned(),
         reason,
@@ -119,7 +119,7 @@ async fn load(context: &Context, path: &Path) -> Result<Loaded, SuiteError> {
     let reading = path.to_owned();
     let mut storing = Storing {
         runtime: Handle::current(),
-        writer: context.store.block_writer(),
+        writer: store.block_writer(),
         failure: None,
     };
     let (loaded, storing) =
@@ -164,18 +164,18 @@ impl Sink for Storing {
         self.kept(stored)
     }
 
-    fn clusters(&mut self, column: ClusterColumn) -> Result<ClustersRef, Stopped> {
-        let stored = self.runtime.block_on(self.writer.clusters(&column));
+    fn columns(&mut self, columns: Columns) -> Result<ColumnsRef, Stopped> {
+        let stored = self.runtime.block_on(self.writer.columns(&columns));
         self.kept(stored)
     }
 }
 
-fn find(context: &Context, name: &str) -> Result<PathBuf, SuiteError> {
+fn find(config: &Loader, name: &str) -> Result<PathBuf, SuiteError> {
     let path = name.strip_prefix("file://").unwrap_or(name);
     if path.contains('/') || Path::new(path).extension().is_some_and(|extension| extension == "toml") {
         return Ok(PathBuf::from(path));
     }
-    let files = context.config.loader.suites.iter().flat_map(|entry| suite_files(entry));
+    let files = config.suites.iter().flat_map(|entry| suite_files(entry));
     let named: Vec<Named> = files.filter_map(|file| Named::read(&file)).collect();
     // A file may be listed twice, by itself and with its folder.
     let mut meant: Vec<&Named> = Vec::new();

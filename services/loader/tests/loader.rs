@@ -19,6 +19,7 @@ use tidemill_domain::{
     AnswerLength, CheckpointEvent, Class, Completion, Digest, Ending, EvaluationEvent, EvaluationState, GenerationKey,
     Grade, GroupId, ItemKey, Outcome, OutcomeCounts, Release, RolledBack, RunId, Served, ServerGroup, Step, Written,
 };
+use tidemill_loader::intake::Ahead;
 use tidemill_loader::{Scope, claims, intake, run};
 use tidemill_service::{Context, Ttl, connect, now, prepare};
 use tidemill_storage::{Address, Store, cached_body};
@@ -544,6 +545,37 @@ async fn a_name_and_version_stand_for_one_content() {
         refused.contains("items from 0") || refused.contains("from item 0"),
         "{refused}"
     );
+    // Of the first content nothing was ever generated: it may be corrected, and then the correction stands.
+    let mut unusable = invalid(&first, 100);
+    let result = unusable.result.as_mut().unwrap();
+    result.benchmarks[0].completion_tokens = 0;
+    bench
+        .context
+        .publisher
+        .publish(&StateChange(unusable), None)
+        .await
+        .unwrap();
+    let corrected = bench.queue(&engine, &bench.file("suite.toml")).await.unwrap();
+    std::fs::write(bench.file("sums.jsonl"), rows).unwrap();
+    let suite = bench.file("suite.toml");
+    assert!(
+        bench
+            .queue(&engine, &suite)
+            .await
+            .unwrap_err()
+            .contains("raise `version`"),
+        "it may be generating"
+    );
+    let generated = StateChange(invalid(&corrected, 1));
+    bench.context.publisher.publish(&generated, None).await.unwrap();
+    assert!(
+        bench
+            .queue(&engine, &suite)
+            .await
+            .unwrap_err()
+            .contains("raise `version`"),
+        "it has generated"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -754,6 +786,34 @@ async fn what_cannot_be_read_in_a_bucket_is_refused_with_its_key_and_what_to_do(
     assert_eq!(again[0].event.evaluation, event.evaluation);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_suite_that_was_rendered_ahead_makes_the_same_evaluation_and_one_that_was_not_stored_is_rendered_again() {
+    let (bench, engine) = (Bench::start().await, FakeEngine::start().unwrap());
+    let written = bench.written(&engine, &bench.file("suite.toml"));
+    let (context, config) = (&bench.context, &bench.context.config.loader);
+    let queue = async |ahead| intake::queue_rendered(context, &written, Duration::ZERO, ahead).await;
+
+    // A folder that is no store takes nothing.
+    let nowhere = Store::open(Address::of_folder(&bench.folder.path().join("nowhere"))).unwrap();
+    std::fs::remove_dir_all(bench.folder.path().join("nowhere")).unwrap();
+    std::fs::write(bench.folder.path().join("nowhere"), "").unwrap();
+    let first = queue(Ahead::begin(&nowhere, config, &written.suites)).await.unwrap();
+    let manifest = context.store.manifest(&first[0].event.manifest).await.unwrap();
+    assert_eq!(manifest.samples(), first[0].event.samples);
+
+    let second = queue(Ahead::begin(&context.store, config, &written.suites))
+        .await
+        .unwrap();
+    assert!(second[0].known);
+    assert_eq!(second[0].event, first[0].event);
+
+    std::fs::write(bench.folder.path().join("suite.toml"), "name = 1").unwrap();
+    let wrong = queue(Ahead::begin(&context.store, config, &written.suites))
+        .await
+        .unwrap_err();
+    assert_eq!(wrong.class(), Class::Permanent, "{wrong}");
+}
+
 fn grade_of(completion: &Completion) -> Grade {
     Grade {
         key: completion.key.clone(),
@@ -764,6 +824,8 @@ fn grade_of(completion: &Completion) -> Grade {
         grader: "exact".to_owned(),
         reason: None,
         truncated: false,
+        cut_in_reasoning: false,
+        replaced: false,
         prompt_tokens: 1,
         completion_tokens: 1,
         requests: 1,
@@ -772,6 +834,10 @@ fn grade_of(completion: &Completion) -> Grade {
         started: completion.started,
         finished: completion.finished,
         graded: now(),
+        extractor: None,
+        span: None,
+        canonical: None,
+        measures: Vec::new(),
     }
 }
 

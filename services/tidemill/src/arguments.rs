@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Parser, Subcommand, ValueEnum};
-use tidemill_domain::{EvaluationId, RunId, Step, TeamId};
+use tidemill_domain::{EngineKind, EvaluationId, RunId, Step, TeamId};
 
 /// Evaluates model checkpoints fast enough that the results still matter.
 #[derive(Debug, Parser)]
@@ -141,6 +142,9 @@ pub(crate) struct Evaluate {
     /// How long the return of an engine that was lost is waited for
     #[arg(long, value_parser = humantime::parse_duration)]
     pub(crate) engine_patience: Option<Duration>,
+    /// Which engine the endpoints are, for instance behind a gateway; overrides `engine_kind` of `[loader]`. Found when not given
+    #[arg(long, value_name = "KIND", requires = "endpoint", value_parser = PossibleValuesParser::new(EngineKind::ALL.map(EngineKind::label)))]
+    pub(crate) engine_kind: Option<String>,
     /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,

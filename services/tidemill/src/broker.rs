@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::arguments::ExecWithParent;
 use crate::data_dir::DataDir;
-use crate::output;
+use crate::{output, session};
 
 /// Most bytes of all streams together; the declared limits are far below.
 const MAX_STORE_GIB: u32 = 32;
@@ -106,6 +106,9 @@ async fn terminate(mut child: Child) {
 
 const LOG: &str = "broker.log";
 
+/// The server's setting of how many threads work at once; one that is in the environment stays.
+const SERVER_THREADS: &str = "GOMAXPROCS";
+
 /// What it takes to start the server, for the first time or again.
 struct Launcher {
     server: PathBuf,
@@ -166,6 +169,9 @@ impl Launcher {
             .stderr(Stdio::null())
             .process_group(0)
             .kill_on_drop(true);
+        if let Some(threads) = session::threads(SERVER_THREADS) {
+            command.env(SERVER_THREADS, threads.to_string());
+        }
         tidemill_service::children::spawn(command).with_context(|| format!("start {}", self.server.display()))
     }
 }

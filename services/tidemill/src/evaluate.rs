@@ -3,9 +3,12 @@
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
+use tidemill_config::{Config, Loader};
 use tidemill_domain::{EvaluationState, ResultState, RunId, Written};
+use tidemill_loader::intake::Ahead;
 use tidemill_loader::{Queued, Scope, intake};
 use tidemill_service::{Context, now};
+use tidemill_storage::Store;
 
 use crate::arguments::Evaluate;
 use crate::exit::Done;
@@ -17,18 +20,27 @@ use crate::{output, table};
 
 pub(crate) fn run(args: Box<Evaluate>) -> anyhow::Result<Done> {
     let mut config = session::configuration(&args.place, "warn")?;
-    if let Some(patience) = args.engine_patience {
-        config.loader.engine_patience = patience;
-        config.loader.endpoint_patience = config.loader.endpoint_patience.min(patience);
-    }
+    override_loader(&mut config.loader, &args);
     let event = announcement(&args)?;
     session::block_on(async {
         let _admin = session::admin(&args.place).await?;
-        let session = Session::open(&args.place, config, Need::Alone).await?;
-        let done = Box::pin(evaluate(&session.context, &event, args.json)).await;
+        let render = |store: &Store, config: &Config| Ahead::begin(store, &config.loader, &event.suites);
+        let (session, ahead) = Session::open_beside(&args.place, config, Need::Alone, render).await?;
+        let done = Box::pin(evaluate(&session.context, &event, ahead, args.json)).await;
         session.close().await;
         done
     })
+}
+
+/// What the command line says of the loader overrides what file and environment say.
+fn override_loader(loader: &mut Loader, args: &Evaluate) {
+    if let Some(patience) = args.engine_patience {
+        loader.engine_patience = patience;
+        loader.endpoint_patience = loader.endpoint_patience.min(patience);
+    }
+    if let Some(kind) = &args.engine_kind {
+        loader.engine_kind.clone_from(kind);
+    }
 }
 
 fn announcement(args: &Evaluate) -> anyhow::Result<Written> {
@@ -82,18 +94,25 @@ fn absolute(path: &Path) -> anyhow::Result<String> {
         .with_context(|| format!("path {} is not UTF-8", path.display()))
 }
 
-async fn evaluate(context: &Context, event: &Written, json: bool) -> anyhow::Result<Done> {
+async fn evaluate(context: &Context, event: &Written, ahead: Ahead, json: bool) -> anyhow::Result<Done> {
     let patience = std::time::Duration::ZERO;
     let queued = tokio::select! {
-        queued = live::with_waits(context, intake::queue(context, event, patience)) => queued??,
+        queued = live::with_waits(context, intake::queue_rendered(context, event, patience, ahead)) => queued??,
         stopped = stop_signal() => return Err(stopped),
     };
-    let Queued { event: asked, .. } = queued.into_iter().next().context("the suite made no evaluation")?;
+    let Queued {
+        event: asked, again, ..
+    } = queued.into_iter().next().context("the suite made no evaluation")?;
     let mut following = Following::open(context).await;
     let wanted = Wanted {
         evaluations: [asked.evaluation.clone()].into(),
     };
     let before = following.view.get(&asked.evaluation).map_or(0, Known::samples_done);
+    // Those have no outcome any more, although the last result still counts them.
+    let before = before.saturating_sub(again);
+    if again > 0 {
+        output::note(&format!("{again} samples that failed are asked for again"));
+    }
     let is_stored = wanted.are_ended(&following);
     if !is_stored {
         let mut roles = Roles::start(context, Scope::Only(vec![asked.evaluation.clone()]));
@@ -140,5 +159,49 @@ pub(crate) async fn stop_signal() -> anyhow::Error {
             anyhow::anyhow!("stopped by a signal; nothing finished is lost: the same command goes on from here")
         }
         (Err(error), _) | (_, Err(error)) => error.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+    use tidemill_domain::EngineKind;
+
+    use super::*;
+    use crate::arguments::{Arguments, Command};
+
+    /// The loader's section when `evaluate` is given these flags beside an endpoint, and `before` is configured.
+    fn loader(flags: &[&str], mut before: Loader) -> Result<Loader, String> {
+        let command = ["tidemill", "evaluate", "--suite", "s.toml"].iter().chain(flags);
+        let arguments = Arguments::try_parse_from(command).map_err(|error| error.to_string())?;
+        let Command::Evaluate(args) = arguments.command else {
+            return Err("another command".to_owned());
+        };
+        override_loader(&mut before, &args);
+        Ok(before)
+    }
+
+    const ENDPOINT: [&str; 4] = ["--endpoint", "http://127.0.0.1:8000", "--model", "tiny"];
+
+    #[test]
+    fn the_engine_kind_of_the_command_line_overrides_the_configured_one() {
+        let configured = || Loader {
+            engine_kind: "openai".to_owned(),
+            ..Loader::default()
+        };
+        assert_eq!(loader(&ENDPOINT, configured()), Ok(configured()));
+        for kind in EngineKind::ALL.map(EngineKind::label) {
+            let flags = [&ENDPOINT[..], &["--engine-kind", kind]].concat();
+            assert_eq!(loader(&flags, configured()).unwrap().engine_kind, kind);
+        }
+    }
+
+    #[test]
+    fn an_unknown_engine_kind_is_refused_with_those_that_there_are() {
+        let error = loader(&[&ENDPOINT[..], &["--engine-kind", "vlmm"]].concat(), Loader::default()).unwrap_err();
+        assert!(error.contains("vlmm") && error.contains("sglang"), "{error}");
+        let embedded = ["--checkpoint", "step-1", "--engine-kind", "vllm"];
+        let error = loader(&embedded, Loader::default()).unwrap_err();
+        assert!(error.contains("--endpoint"), "{error}");
     }
 }

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 use tidemill_archive::{Row, Samples};
-use tidemill_domain::{Outcome, Prompt};
+use tidemill_domain::{Completion, Outcome, Prompt};
 use tidemill_service::Context;
 
 use crate::arguments::Items;
@@ -106,6 +106,8 @@ fn json_row(row: &Row<'_>) -> Value {
         "finish_reason": completed.and_then(|completion| completion.finish_reason.as_ref()),
         "stop_reason": completed.and_then(|completion| completion.stop_reason.as_ref()),
         "truncated": completed.map(|completion| completion.truncated),
+        "truncated_in_reasoning": graded.map(|grade| grade.cut_in_reasoning),
+        "replaced_characters": completed.map(Completion::replaced_characters),
         "prompt_tokens": completed.map(|completion| completion.prompt_tokens),
         "completion_tokens": completed.map(|completion| completion.completion_tokens),
         "attempts": completed.map(|completion| completion.attempts),
@@ -139,8 +141,16 @@ fn plain(row: &Value) -> String {
             line
         }
     };
+    let marks = match (
+        row["truncated_in_reasoning"] == true,
+        row["replaced_characters"].as_u64().unwrap_or(0),
+    ) {
+        (true, _) => " (cut inside its reasoning)".to_owned(),
+        (false, 0) => String::new(),
+        (false, places) => format!(" ({places} replaced)"),
+    };
     format!(
-        "{} {}#{}  {:12} target {}  extracted {}  | {}",
+        "{} {}#{}  {:12}{marks} target {}  extracted {}  | {}",
         text("benchmark"),
         text("item"),
         row["sample"],

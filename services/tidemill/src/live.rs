@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use anyhow::bail;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use tidemill_domain::{BenchmarkName, EvaluationId, EvaluationState, OutcomeCounts};
+use tidemill_domain::{BenchmarkName, EvaluationId, EvaluationState, GroupId, OutcomeCounts};
 use tidemill_service::{Context, Obstacle, Wait, now};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::held::Held;
 use crate::roles::Roles;
 use crate::view::{self, Following, Known, News};
-use crate::{output, table};
+use crate::{output, replicas, table};
 
 /// How often a plain progress line may be printed for an evaluation.
 const PLAIN_EVERY: Duration = Duration::from_secs(2);
@@ -34,6 +34,7 @@ pub(crate) async fn follow(
 ) -> anyhow::Result<()> {
     let mut screen = Screen::new(quiet);
     let mut held = Held::default();
+    let mut replicas = replicas::News::default();
     let mut ask = interval(ASK_EVERY);
     ask.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -51,6 +52,9 @@ pub(crate) async fn follow(
                 give_up_when_stalled(context)?;
                 held.look(context).await;
                 for news in wanted.evaluations.iter().filter_map(|evaluation| held.news(evaluation)) {
+                    screen.warn(&news);
+                }
+                for news in replicas.look(&context.broker, &wanted.groups(following)).await {
                     screen.warn(&news);
                 }
                 screen.refresh(context, following, wanted).await;
@@ -124,6 +128,13 @@ pub(crate) struct Wanted {
 impl Wanted {
     fn includes(&self, id: &EvaluationId) -> bool {
         self.evaluations.contains(id)
+    }
+
+    /// The groups that serve them.
+    fn groups(&self, following: &Following) -> BTreeSet<GroupId> {
+        let known = self.evaluations.iter().filter_map(|id| following.view.get(id));
+        let live = known.filter(|known| !known.event.state.is_ended());
+        live.map(|known| known.event.group.clone()).collect()
     }
 
     /// Every one has ended.

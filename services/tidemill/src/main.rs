@@ -16,6 +16,7 @@ mod items;
 mod live;
 mod output;
 mod regrade;
+mod replicas;
 mod results;
 mod roles;
 mod session;

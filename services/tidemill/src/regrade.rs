@@ -115,7 +115,7 @@ async fn regrade(context: &Context, args: &Regrade, graders: &Graders) -> anyhow
     let specs = graders.of(&manifest.benchmarks)?;
     let samples = Samples::open(context, event, &manifest).await?;
     let (number, folder) = claim(context, &args.evaluation).await?;
-    let fold = Fold::new(&manifest, context.store.clusters(&manifest).await?);
+    let fold = Fold::new(&manifest, context.store.columns(&manifest).await?);
     let mut work = Work::new(context, event, &manifest, fold, &specs, &folder);
     let source = samples.folder().map(str::to_owned);
     work.grade_all(samples).await?;
@@ -182,11 +182,13 @@ impl<'a> Work<'a> {
         specs: &[GraderSpec],
         folder: &'a str,
     ) -> Self {
+        let graders = manifest.benchmarks.iter().zip(specs);
+        let graders = graders.map(|(benchmark, spec)| Grader::new(spec, &benchmark.reasoning));
         Self {
             context,
             event,
             manifest,
-            graders: specs.iter().map(Grader::new).collect(),
+            graders: graders.collect(),
             fold,
             writer: Some(Writer::new(&context.store, folder, Limits::default())),
             folder,
@@ -347,7 +349,7 @@ fn provenance(
     let graders = manifest.benchmarks.iter().zip(specs).map(|(benchmark, spec)| {
         json!({
             "benchmark": benchmark.name,
-            "grader": Grader::new(spec).name(),
+            "grader": Grader::new(spec, &benchmark.reasoning).name(),
             "settings": spec,
             "replaced": *spec != benchmark.grader,
         })

@@ -12,7 +12,7 @@ use tidemill_telemetry::LogFormat;
 
 use crate::arguments::Place;
 use crate::broker::OwnBroker;
-use crate::data_dir::{self, Claimed};
+use crate::data_dir::{self, Claimed, DataDir};
 use crate::output;
 
 /// What a command needs of the data directory.
@@ -69,19 +69,53 @@ pub(crate) async fn admin(place: &Place) -> anyhow::Result<Option<Admin>> {
 
 /// Runs an async body on a runtime of its own.
 pub(crate) fn block_on<T>(body: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    tokio::runtime::Builder::new_multi_thread()
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    if let Some(threads) = threads(RUNTIME_THREADS) {
+        builder.worker_threads(threads);
+    }
+    builder
         .enable_all()
         .build()
         .context("start the runtime")?
         .block_on(body)
 }
 
+/// The runtime's own setting of how many threads it has.
+const RUNTIME_THREADS: &str = "TOKIO_WORKER_THREADS";
+
+/// How many threads this process or its broker is to have, `None` where the environment says it in `variable`.
+pub(crate) fn threads(variable: &str) -> Option<usize> {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    share_of(cores, std::env::var_os(variable).is_some())
+}
+
+/// Half of the cores for each of the two: with a thread for each core in both, threads that look for work and find none cost
+/// a tenth of all processor time on two cores.
+fn share_of(cores: usize, is_set: bool) -> Option<usize> {
+    (!is_set).then_some((cores / 2).max(1))
+}
+
 impl Session {
     /// Connects to the named broker, to that of the data directory's owner, or to one that is started now.
     pub(crate) async fn open(place: &Place, config: Config, need: Need) -> anyhow::Result<Self> {
-        let (url, own, store) = reach(place, &config, need).await?;
+        let (session, ()) = Self::open_beside(place, config, need, |_, _| ()).await?;
+        Ok(session)
+    }
+
+    /// As [`Session::open`]. `begin` is called as soon as the object store is known, before a broker is started: for what
+    /// needs none and can be done meanwhile.
+    pub(crate) async fn open_beside<T>(
+        place: &Place,
+        config: Config,
+        need: Need,
+        begin: impl FnOnce(&Store, &Config) -> T,
+    ) -> anyhow::Result<(Self, T)> {
+        let place = claim(place, &config, need)?;
+        let store = Store::open(place.store.clone())?;
+        let begun = begin(&store, &config);
+        let (url, own) = place.reach(&config).await?;
         match Self::join(&url, config, store, own.is_some()).await {
-            Ok(context) => Ok(Self { context, own }),
+            Ok(context) => Ok((Self { context, own }, begun)),
             Err(error) => {
                 if let Some(own) = own {
                     own.stop().await;
@@ -91,8 +125,7 @@ impl Session {
         }
     }
 
-    async fn join(url: &str, config: Config, store: Address, is_own: bool) -> anyhow::Result<Context> {
-        let store = Store::open(store)?;
+    async fn join(url: &str, config: Config, store: Store, is_own: bool) -> anyhow::Result<Context> {
         let broker = connect(&config, url, "command").await?;
         if is_own {
             register_store(&broker, &store).await;
@@ -112,6 +145,12 @@ impl Session {
 
     /// Ends the session, and the broker where it is ours.
     pub(crate) async fn close(self) {
+        tidemill_telemetry::say_rest();
+        if self.own.is_some()
+            && let Err(error) = live::forget_pulls(self.context.jetstream()).await
+        {
+            tracing::debug!(%error, "open pulls");
+        }
         // Drained first: a client that is still there when its broker ends would try to reach it again.
         if let Err(error) = self.context.broker.client.drain().await {
             tracing::debug!(%error, "drain");
@@ -155,9 +194,25 @@ async fn forget_the_dead(broker: &Broker) {
     }
 }
 
-async fn reach(place: &Place, config: &Config, need: Need) -> anyhow::Result<(String, Option<OwnBroker>, Address)> {
+/// Where the object store is, and the broker or what it takes to start one.
+struct Found {
+    store: Address,
+    broker: Whose,
+}
+
+enum Whose {
+    Ours(DataDir),
+    Theirs(String),
+}
+
+/// Takes the data directory, or tells whose broker is used.
+fn claim(place: &Place, config: &Config, need: Need) -> anyhow::Result<Found> {
+    let found = |broker| Found {
+        store: place.common.store_address(config),
+        broker,
+    };
     if !config.broker.url.is_empty() {
-        return Ok((config.broker.url.clone(), None, place.common.store_address(config)));
+        return Ok(found(Whose::Theirs(config.broker.url.clone())));
     }
     let replicas = config.broker.replicas;
     anyhow::ensure!(
@@ -169,11 +224,8 @@ async fn reach(place: &Place, config: &Config, need: Need) -> anyhow::Result<(St
             "nothing runs in data directory {}: start `tidemill up` or an evaluation there, or name a broker with --nats",
             place.common.data_dir.display()
         ),
-        Claimed::Ours(data_dir) => {
-            let own = OwnBroker::start(data_dir, config.broker.sync_interval).await?;
-            Ok((own.url().to_owned(), Some(own), place.common.store_address(config)))
-        }
-        Claimed::Theirs(running) if need != Need::Alone => Ok((running.url, None, place.common.store_address(config))),
+        Claimed::Ours(data_dir) => Ok(found(Whose::Ours(data_dir))),
+        Claimed::Theirs(running) if need != Need::Alone => Ok(found(Whose::Theirs(running.url))),
         Claimed::Theirs(running) => bail!(
             "data directory {} is in use by process {}: wait for it, name another with --data-dir, or join its broker with --nats {}",
             place.common.data_dir.display(),
@@ -183,9 +235,22 @@ async fn reach(place: &Place, config: &Config, need: Need) -> anyhow::Result<(St
     }
 }
 
+impl Found {
+    /// The broker's address, and the broker where it is started now.
+    async fn reach(self, config: &Config) -> anyhow::Result<(String, Option<OwnBroker>)> {
+        match self.broker {
+            Whose::Theirs(url) => Ok((url, None)),
+            Whose::Ours(data_dir) => {
+                let own = OwnBroker::start(data_dir, config.broker.sync_interval).await?;
+                Ok((own.url().to_owned(), Some(own)))
+            }
+        }
+    }
+}
+
 /// A read of the broker alone, for commands that must not create streams.
 pub(crate) async fn connect_only(place: &Place, config: &Config) -> anyhow::Result<(Broker, Option<OwnBroker>)> {
-    let (url, own, _) = reach(place, config, Need::Any).await?;
+    let (url, own) = claim(place, config, Need::Any)?.reach(config).await?;
     match connect(config, &url, "command").await {
         Ok(broker) => Ok((broker, own)),
         Err(error) => {
@@ -194,5 +259,17 @@ pub(crate) async fn connect_only(place: &Place, config: &Config) -> anyhow::Resu
             }
             Err(error.into())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::share_of;
+
+    #[test]
+    fn process_and_broker_share_the_cores_unless_the_environment_says_otherwise() {
+        let cores = [1, 2, 3, 64].map(|cores| share_of(cores, false));
+        assert_eq!(cores, [Some(1), Some(1), Some(1), Some(32)]);
+        assert_eq!(share_of(64, true), None);
     }
 }

@@ -32,6 +32,10 @@ fn bounds(benchmark: &BenchmarkResult) -> String {
     format!("{:.1}, {:.1}", 100.0 * low, 100.0 * high)
 }
 
+fn percent(share: Option<f64>) -> String {
+    share.map_or("-".to_owned(), |share| format!("{:.1}", 100.0 * share))
+}
+
 fn interval(benchmark: &BenchmarkResult) -> String {
     benchmark.interval.map_or("-".to_owned(), |[low, high]| {
         format!("{:.1}..{:.1}", 100.0 * low, 100.0 * high)
@@ -41,7 +45,7 @@ fn interval(benchmark: &BenchmarkResult) -> String {
 /// Columns that a terminal must have for the whole table; a narrower one gets the columns that matter most.
 const WIDE: u16 = 166;
 
-const HEADER: [&str; 18] = [
+const HEADER: [&str; 22] = [
     "run",
     "step",
     "suite",
@@ -51,25 +55,36 @@ const HEADER: [&str; 18] = [
     "items",
     "samples",
     "truncated",
+    "in reasoning %",
+    "without cut %",
+    "cut counted %",
     "no answer",
     "failed",
     "missing",
     "coverage",
     "bounds %",
     "continued",
+    "replaced",
     "cached %",
     "state",
     "evaluation",
 ];
 
 /// What a narrow terminal shows of [`HEADER`].
-const NARROW: [usize; 11] = [1, 3, 4, 7, 8, 10, 11, 12, 13, 14, 16];
+const NARROW: [usize; 15] = [1, 3, 4, 7, 8, 9, 10, 11, 13, 14, 15, 16, 17, 18, 20];
 
-/// Columns that say how far a mean over a part of the samples can be trusted; without such a mean they say nothing.
-const OF_PARTS: [usize; 2] = [12, 13];
-
-/// The column of samples that were continued, where there are some.
-const CONTINUED: usize = 14;
+/// Whether a column says something of a benchmark; those that are not here always do. The share that was cut inside its
+/// reasoning, the score without what was cut, and with what was answered before; how far a mean over a part of the samples can
+/// be trusted; and samples that were continued, or hold replaced characters.
+const ONLY_WHERE: [(usize, fn(&BenchmarkResult) -> bool); 7] = [
+    (9, |one| one.truncated_in_reasoning > 0),
+    (10, |one| one.outcomes.truncated > 0),
+    (11, |one| one.outcomes.truncated > 0),
+    (15, |one| one.coverage < 1.0),
+    (16, |one| one.coverage < 1.0),
+    (17, |one| one.continued > 0),
+    (18, |one| one.replaced > 0),
+];
 
 /// The table of several evaluations: one row a benchmark. Scores are in percent, with the standard error.
 pub(crate) fn results(results: &[EvaluationResult]) -> String {
@@ -79,16 +94,18 @@ pub(crate) fn results(results: &[EvaluationResult]) -> String {
         .set_content_arrangement(ContentArrangement::Dynamic);
     let is_narrow = table.width().is_some_and(|width| width < WIDE);
     let any = |says: fn(&BenchmarkResult) -> bool| results.iter().flat_map(|result| &result.benchmarks).any(says);
-    let (has_parts, has_continued) = (any(|one| one.coverage < 1.0), any(|one| one.continued > 0));
+    let is_shown = |column: &usize| {
+        let mut conditions = ONLY_WHERE.iter();
+        conditions
+            .find(|(of, _)| of == column)
+            .is_none_or(|(_, says)| any(*says))
+    };
     let columns = if is_narrow {
         NARROW.to_vec()
     } else {
         (0..HEADER.len()).collect()
     };
-    let columns: Vec<usize> = columns
-        .into_iter()
-        .filter(|column| (has_parts || !OF_PARTS.contains(column)) && (has_continued || *column != CONTINUED))
-        .collect();
+    let columns: Vec<usize> = columns.into_iter().filter(is_shown).collect();
     let pick = |cells: Vec<String>| columns.iter().map(|index| cells[*index].clone()).collect::<Vec<_>>();
     table.set_header(pick(HEADER.map(str::to_owned).to_vec()));
     for result in results {
@@ -101,13 +118,13 @@ pub(crate) fn results(results: &[EvaluationResult]) -> String {
                 result.step.to_string(),
                 result.suite.name.to_string(),
             ];
-            cells.extend(std::iter::repeat_n("-".to_owned(), 13));
+            cells.extend(std::iter::repeat_n("-".to_owned(), 17));
             cells.extend([state(result), result.evaluation.to_string()]);
             table.add_row(pick(cells));
         }
     }
     for (place, index) in columns.iter().enumerate() {
-        let is_number = matches!(index, 1 | 4..=15);
+        let is_number = matches!(index, 1 | 4..=19);
         if let Some(column) = table.column_mut(place).filter(|_| is_number) {
             column.set_cell_alignment(CellAlignment::Right);
         }
@@ -143,12 +160,16 @@ fn row(result: &EvaluationResult, benchmark: &BenchmarkResult) -> Vec<String> {
         benchmark.items.to_string(),
         benchmark.samples.to_string(),
         outcomes.truncated.to_string(),
+        format!("{:.1}", 100.0 * benchmark.truncated_in_reasoning_rate),
+        percent(benchmark.mean_excluding_truncated),
+        percent(benchmark.mean_counting_cut_answers),
         outcomes.no_answer.to_string(),
         (outcomes.failed() - outcomes.missing).to_string(),
         outcomes.missing.to_string(),
         format!("{:.3}", benchmark.coverage),
         bounds(benchmark),
         benchmark.continued.to_string(),
+        benchmark.replaced.to_string(),
         format!("{:.0}", 100.0 * benchmark.cache_hit_rate),
         state(result),
         result.evaluation.to_string(),
@@ -164,7 +185,8 @@ fn state(result: &EvaluationResult) -> String {
 
 const CSV_HEADER: &str = "run,step,suite,version,benchmark,metric,mean,standard_error,low,high,items,samples,coverage,\
 correct,incorrect,graded,no_answer,truncated,refused,empty,context_overflow,engine_error,grader_error,ungraded,missing,\
-state,evaluation,team,checkpoint,requests,cached,cached_prompt_tokens,reusable_prompt_tokens,continued";
+state,evaluation,team,checkpoint,requests,cached,cached_prompt_tokens,reusable_prompt_tokens,continued,\
+mean_excluding_truncated,mean_counting_cut_answers,truncated_correct,truncated_in_reasoning,truncated_in_reasoning_rate,replaced";
 
 /// One line a benchmark, with a header.
 pub(crate) fn csv(results: &[EvaluationResult]) -> String {
@@ -223,6 +245,12 @@ fn csv_row(result: &EvaluationResult, benchmark: &BenchmarkResult) -> Vec<String
         count(benchmark.cached_prompt_tokens),
         count(benchmark.reusable_prompt_tokens),
         benchmark.continued.to_string(),
+        number(benchmark.mean_excluding_truncated),
+        number(benchmark.mean_counting_cut_answers),
+        benchmark.truncated_correct.to_string(),
+        benchmark.truncated_in_reasoning.to_string(),
+        benchmark.truncated_in_reasoning_rate.to_string(),
+        benchmark.replaced.to_string(),
     ]
 }
 
@@ -253,6 +281,10 @@ mod tests {
             coverage: scored as f64 / samples as f64,
             mean_excluding_truncated: None,
             truncated_correct: 0,
+            mean_counting_cut_answers: None,
+            truncated_in_reasoning: 0,
+            truncated_in_reasoning_rate: 0.0,
+            replaced: 0,
             outcomes: OutcomeCounts::default(),
             requests: 0,
             cached: 0,
@@ -272,6 +304,53 @@ mod tests {
             "100.0 (coverage 0.250, bounds [25.0, 100.0])"
         );
         assert_eq!(standing(&benchmark(4, 4)), "100.0");
+    }
+
+    fn result(benchmark: BenchmarkResult) -> EvaluationResult {
+        serde_json::from_value(serde_json::json!({
+            "schema": 1, "evaluation": "0".repeat(16), "state": "final", "run": "r", "step": 1, "team": "t",
+            "checkpoint": tidemill_domain::Digest::of(b"c"), "suite": {"name": "s", "version": "1", "tier": "canary"},
+            "benchmarks": [benchmark], "timeline": {},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn what_was_cut_and_replaced_is_shown_where_there_is_any_and_in_every_line_of_csv() {
+        let cut = BenchmarkResult {
+            outcomes: OutcomeCounts {
+                truncated: 2,
+                ..OutcomeCounts::default()
+            },
+            mean_excluding_truncated: Some(0.75),
+            mean_counting_cut_answers: Some(0.625),
+            truncated_in_reasoning: 1,
+            truncated_in_reasoning_rate: 0.125,
+            replaced: 3,
+            ..benchmark(8, 8)
+        };
+        let text = results(&[result(cut.clone())]);
+        let (header, row) = (text.lines().nth(1).unwrap(), text.lines().nth(3).unwrap());
+        for (name, value) in [
+            ("in reasoning %", "12.5"),
+            ("without cut %", "75.0"),
+            ("cut counted %", "62.5"),
+            ("replaced", "3"),
+        ] {
+            let at = header.find(name).unwrap_or_else(|| panic!("{name}: {text}"));
+            assert!(row[at..at + name.len()].trim().ends_with(value), "{name}: {text}");
+        }
+        let nothing = results(&[result(benchmark(8, 8))]);
+        for name in ["in reasoning", "without cut", "cut counted", "replaced"] {
+            assert!(!nothing.contains(name), "{nothing}");
+        }
+        let csv = csv(&[result(cut)]);
+        assert!(
+            csv.lines().nth(1).unwrap().ends_with(",0.75,0.625,0,1,0.125,3"),
+            "{csv}"
+        );
+        let columns = |line: usize| csv.lines().nth(line).unwrap().split(',').count();
+        assert_eq!(columns(0), columns(1));
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub(crate) const COMPLETION_MESSAGE: &str = "completion_message";
 pub(crate) const GRADE_MESSAGE: &str = "grade_message";
 
 /// Every column, in the files' order, which is that of [`Columns::push`]. New ones go to the end.
-const COLUMNS: [(&str, Shape, Kind); 39] = [
+const COLUMNS: [(&str, Shape, Kind); 41] = [
     ("evaluation", Required, Text),
     ("run", Required, Text),
     ("step", Required, Int64),
@@ -83,6 +83,8 @@ const COLUMNS: [(&str, Shape, Kind); 39] = [
     (ITEM_ORDINAL, Required, Int32),
     (COMPLETION_MESSAGE, Optional, Bytes),
     (GRADE_MESSAGE, Optional, Bytes),
+    ("truncated_in_reasoning", Optional, Flag),
+    ("replaced_characters", Optional, Int64),
 ];
 
 /// The files' schema.
@@ -368,6 +370,8 @@ fn values(row: &Row<'_>) -> Vec<Vec<Value>> {
         vec![int(item)],
         message(row.completion.as_ref().map(|completion| &completion.message)),
         message(row.grade.as_ref().map(|grade| &grade.message)),
+        of_grade(|grade| Value::Flag(grade.cut_in_reasoning)),
+        of_completion(|completion| long(completion.replaced_characters())),
     ]
 }
 

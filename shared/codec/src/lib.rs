@@ -10,6 +10,7 @@ mod seal;
 mod shift;
 pub mod v1;
 pub mod v2;
+pub mod v3;
 mod wire;
 
 pub use envelope::{Body, Envelope, Error};

@@ -1,7 +1,10 @@
 //! Version 1 of what has changed since. Bodies of it are converted as long as retention keeps them.
 
 use serde::{Deserialize, Serialize};
-use tidemill_domain::{ChoiceScore, Digest, Ending, ItemKey, Outcome, Reuse, Served, Timestamp};
+use tidemill_domain::{
+    BenchmarkName, ChoiceScore, Digest, Ending, ItemKey, Normalise, Outcome, Prompt, Reuse, Served, Settings, SuiteRef,
+    Take, Timestamp, WholeBenchmark, WholeManifest,
+};
 
 use crate::Wire;
 
@@ -196,9 +199,15 @@ impl From<Grade> for tidemill_domain::Grade {
             score: old.score,
             score_before_cut: old.score_before_cut,
             extracted: old.extracted,
+            extractor: None,
+            span: None,
+            canonical: None,
+            measures: Vec::new(),
             grader: old.grader,
             reason: old.reason,
             truncated: old.truncated,
+            cut_in_reasoning: false,
+            replaced: false,
             prompt_tokens: old.prompt_tokens,
             completion_tokens: old.completion_tokens,
             requests: old.requests,
@@ -230,6 +239,170 @@ impl From<&tidemill_domain::Grade> for Grade {
             started: new.started,
             finished: new.finished,
             graded: new.graded,
+        }
+    }
+}
+
+/// A manifest, version 1: with its items in it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// The suite it was rendered from.
+    pub suite: SuiteRef,
+    /// Share of failed samples above which an evaluation is invalid.
+    pub max_failure_rate: f64,
+    /// At least one.
+    pub benchmarks: Vec<Benchmark>,
+}
+
+/// A benchmark of it, with all its items.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Benchmark {
+    /// Its name.
+    pub name: BenchmarkName,
+    /// How completions are asked for.
+    pub settings: Settings,
+    /// How they are graded.
+    pub grader: GraderSpec,
+    /// At least one.
+    pub items: Vec<Item>,
+}
+
+/// A block of items, version 1: without subsets, weights and material.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Block {
+    /// In the order of the benchmark.
+    pub items: Vec<Item>,
+}
+
+/// An item, as blocks of version 1 hold it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Item {
+    /// Its id.
+    pub id: String,
+    /// What is sent.
+    pub prompt: Prompt,
+    /// Accepted answers.
+    pub targets: Vec<String>,
+    /// The choices.
+    pub choices: Vec<String>,
+    /// Index of the right one.
+    pub correct_choice: Option<u32>,
+    /// The cluster that it belongs to.
+    pub cluster: Option<String>,
+}
+
+/// How an answer is graded, as manifests up to version 3 say it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum GraderSpec {
+    /// The whole answer equals a target.
+    Exact {
+        /// Without regard to case.
+        ignore_case: bool,
+        /// Without punctuation.
+        ignore_punctuation: bool,
+    },
+    /// A pattern finds the answer.
+    Regex {
+        /// The pattern.
+        pattern: String,
+        /// Which match counts.
+        take: Take,
+        /// Without regard to case.
+        ignore_case: bool,
+    },
+    /// The last number equals the target.
+    Numeric {
+        /// Narrows where the number is looked for.
+        pattern: Option<String>,
+        /// Largest difference that counts as equal.
+        tolerance: f64,
+    },
+    /// A letter or an option's text names a choice.
+    Choice {
+        /// Narrows where the letter is looked for.
+        pattern: Option<String>,
+    },
+    /// The most probable choice is the answer.
+    Likelihood {
+        /// What the sums are divided by.
+        normalise: Normalise,
+    },
+}
+
+impl Wire for Manifest {
+    const SCHEMA: u16 = 4;
+    const VERSION: u16 = 1;
+    const NAME: &'static str = "manifest";
+}
+
+impl Wire for Block {
+    const SCHEMA: u16 = 5;
+    const VERSION: u16 = 1;
+    const NAME: &'static str = "block";
+}
+
+impl From<Manifest> for WholeManifest {
+    fn from(old: Manifest) -> Self {
+        let benchmark = |old: Benchmark| WholeBenchmark {
+            name: old.name,
+            settings: old.settings,
+            grader: old.grader.into(),
+            items: old.items.into_iter().map(Into::into).collect(),
+        };
+        Self {
+            suite: old.suite,
+            max_failure_rate: old.max_failure_rate,
+            benchmarks: old.benchmarks.into_iter().map(benchmark).collect(),
+        }
+    }
+}
+
+impl From<Block> for tidemill_domain::Block {
+    fn from(old: Block) -> Self {
+        Self {
+            items: old.items.into_iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl From<Item> for tidemill_domain::Item {
+    fn from(old: Item) -> Self {
+        Self {
+            id: old.id,
+            prompt: old.prompt,
+            targets: old.targets,
+            choices: old.choices,
+            correct_choice: old.correct_choice,
+            cluster: old.cluster,
+            subset: None,
+            weight: 1.0,
+            material: Vec::new(),
+        }
+    }
+}
+
+impl From<GraderSpec> for tidemill_domain::GraderSpec {
+    fn from(old: GraderSpec) -> Self {
+        match old {
+            GraderSpec::Exact {
+                ignore_case,
+                ignore_punctuation,
+            } => Self::Exact {
+                ignore_case,
+                ignore_punctuation,
+            },
+            GraderSpec::Regex {
+                pattern,
+                take,
+                ignore_case,
+            } => Self::Regex {
+                pattern,
+                take,
+                ignore_case,
+            },
+            GraderSpec::Numeric { pattern, tolerance } => Self::Numeric { pattern, tolerance },
+            GraderSpec::Choice { pattern } => Self::Choice { pattern },
+            GraderSpec::Likelihood { normalise } => Self::Likelihood { normalise },
         }
     }
 }

@@ -2,11 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 use tidemill_domain::{
-    BenchmarkName, BlockRef, ChoiceScore, ClustersRef, Continuation, Digest, Ending, GenerationKey, GraderSpec,
-    ItemKey, Penalties, Reuse, Served, Settings, SuiteRef, Timestamp,
+    BenchmarkName, BlockRef, ChoiceScore, ClustersRef, Continuation, Digest, Ending, GenerationKey, ItemKey, Outcome,
+    Penalties, Reuse, Served, Settings, SuiteRef, Timestamp,
 };
 
-use crate::Wire;
+use crate::{Wire, v1, v3};
 
 /// A release, version 2: without what is expected of the answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -160,6 +160,102 @@ impl From<&tidemill_domain::Completion> for Completion {
     }
 }
 
+/// A grade, version 2: without where it was cut, and whether anything was replaced.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Grade {
+    /// What was graded.
+    pub key: ItemKey,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// What the sample adds to the mean.
+    pub score: f64,
+    /// For a truncated sample, the score of an answer that was complete before the cut.
+    pub score_before_cut: Option<f64>,
+    /// The answer that the extractor found.
+    pub extracted: Option<String>,
+    /// Kind and version of the grader.
+    pub grader: String,
+    /// Why.
+    pub reason: Option<String>,
+    /// The completion was cut.
+    pub truncated: bool,
+    /// From the completion.
+    pub prompt_tokens: u64,
+    /// From the completion.
+    pub completion_tokens: u64,
+    /// From the completion.
+    pub requests: u32,
+    /// From the completion.
+    pub cached: bool,
+    /// From the completion.
+    pub served: Served,
+    /// When the first request was sent.
+    pub started: Timestamp,
+    /// When the completion ended.
+    pub finished: Timestamp,
+    /// When the grade was made.
+    pub graded: Timestamp,
+}
+
+impl Wire for Grade {
+    const SCHEMA: u16 = 3;
+    const VERSION: u16 = 2;
+    const NAME: &'static str = "grade";
+}
+
+impl From<Grade> for tidemill_domain::Grade {
+    fn from(old: Grade) -> Self {
+        Self {
+            key: old.key,
+            outcome: old.outcome,
+            score: old.score,
+            score_before_cut: old.score_before_cut,
+            extracted: old.extracted,
+            grader: old.grader,
+            reason: old.reason,
+            truncated: old.truncated,
+            cut_in_reasoning: false,
+            replaced: false,
+            extractor: None,
+            span: None,
+            canonical: None,
+            measures: Vec::new(),
+            prompt_tokens: old.prompt_tokens,
+            completion_tokens: old.completion_tokens,
+            requests: old.requests,
+            cached: old.cached,
+            served: old.served,
+            started: old.started,
+            finished: old.finished,
+            graded: old.graded,
+        }
+    }
+}
+
+impl From<&tidemill_domain::Grade> for Grade {
+    fn from(new: &tidemill_domain::Grade) -> Self {
+        let new = new.clone();
+        Self {
+            key: new.key,
+            outcome: new.outcome,
+            score: new.score,
+            score_before_cut: new.score_before_cut,
+            extracted: new.extracted,
+            grader: new.grader,
+            reason: new.reason,
+            truncated: new.truncated,
+            prompt_tokens: new.prompt_tokens,
+            completion_tokens: new.completion_tokens,
+            requests: new.requests,
+            cached: new.cached,
+            served: new.served,
+            started: new.started,
+            finished: new.finished,
+            graded: new.graded,
+        }
+    }
+}
+
 /// A manifest, version 2: without penalties, continuation, spare samples and outlines.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
@@ -179,7 +275,7 @@ pub struct Benchmark {
     /// How completions are asked for.
     pub settings: Settings,
     /// How they are graded.
-    pub grader: GraderSpec,
+    pub grader: v1::GraderSpec,
     /// How many items it has.
     pub items: u32,
     /// The blocks that hold them.
@@ -194,7 +290,7 @@ impl Wire for Manifest {
     const NAME: &'static str = "manifest";
 }
 
-impl From<Manifest> for tidemill_domain::Manifest {
+impl From<Manifest> for v3::Manifest {
     fn from(old: Manifest) -> Self {
         Self {
             suite: old.suite,
@@ -204,7 +300,7 @@ impl From<Manifest> for tidemill_domain::Manifest {
     }
 }
 
-impl From<Benchmark> for tidemill_domain::Benchmark {
+impl From<Benchmark> for v3::Benchmark {
     fn from(old: Benchmark) -> Self {
         Self {
             name: old.name,

@@ -4,12 +4,12 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tidemill_domain::{
     Block, ClusterColumn, Completion, Generation, Grade, Lengths, Manifest, Outline, Parked, Release, Spread,
-    WholeManifest,
+    SubsetColumn, WeightColumn,
 };
 
 use crate::envelope::{Body, Envelope, Error, header};
 use crate::shift::{NEWER_FIELD, Shift, shift};
-use crate::{binary, v1, v2};
+use crate::{binary, v1, v2, v3};
 
 /// A type that travels in an envelope.
 ///
@@ -91,16 +91,17 @@ impl Wire for Completion {
 
 impl Wire for Grade {
     const SCHEMA: u16 = 3;
-    const VERSION: u16 = 2;
+    const VERSION: u16 = 3;
     const NAME: &'static str = "grade";
 
     fn append_previous(&self, body: &mut Vec<u8>) -> Option<Result<(), Error>> {
-        Some(binary::append(&v1::Grade::from(self), body))
+        Some(binary::append(&v2::Grade::from(self), body))
     }
 
     fn decode_version(version: u16, body: &[u8]) -> Result<Self, Error> {
         match version {
-            2 => binary::read(body),
+            3 => binary::read(body),
+            2 => binary::read::<v2::Grade>(body).map(Self::from),
             1 => binary::read::<v1::Grade>(body).map(Self::from),
             _ => Err(unknown::<Self>(version)),
         }
@@ -109,23 +110,17 @@ impl Wire for Grade {
 
 impl Wire for Manifest {
     const SCHEMA: u16 = 4;
-    const VERSION: u16 = 3;
+    const VERSION: u16 = 4;
     const NAME: &'static str = "manifest";
 
     fn decode_version(version: u16, body: &[u8]) -> Result<Self, Error> {
         match version {
-            3 => binary::read(body),
-            2 => binary::read::<v2::Manifest>(body).map(Self::from),
+            4 => binary::read(body),
+            3 => binary::read::<v3::Manifest>(body).map(Self::from),
+            2 => binary::read::<v2::Manifest>(body).map(|old| v3::Manifest::from(old).into()),
             _ => Err(unknown::<Self>(version)),
         }
     }
-}
-
-/// Version 1 of the manifest, which held its items. What it becomes has to be stored, so `tidemill-storage` converts it.
-impl Wire for WholeManifest {
-    const SCHEMA: u16 = 4;
-    const VERSION: u16 = 1;
-    const NAME: &'static str = "manifest";
 }
 
 impl Wire for Generation {
@@ -160,8 +155,28 @@ impl Wire for Spread {
 
 impl Wire for Block {
     const SCHEMA: u16 = 5;
-    const VERSION: u16 = 1;
+    const VERSION: u16 = 2;
     const NAME: &'static str = "block";
+
+    fn decode_version(version: u16, body: &[u8]) -> Result<Self, Error> {
+        match version {
+            2 => binary::read(body),
+            1 => binary::read::<v1::Block>(body).map(Self::from),
+            _ => Err(unknown::<Self>(version)),
+        }
+    }
+}
+
+impl Wire for SubsetColumn {
+    const SCHEMA: u16 = 13;
+    const VERSION: u16 = 1;
+    const NAME: &'static str = "subsets";
+}
+
+impl Wire for WeightColumn {
+    const SCHEMA: u16 = 14;
+    const VERSION: u16 = 1;
+    const NAME: &'static str = "weights";
 }
 
 impl Wire for ClusterColumn {

@@ -7,12 +7,13 @@
     reason = "a test may fail this way"
 )]
 
-use tidemill_codec::{Error, claim, decode, encode, seal, unseal, v1, v2};
+use tidemill_codec::{Error, claim, decode, encode, seal, unseal, v1, v2, v3};
 use tidemill_domain::{
-    Benchmark, BenchmarkName, Block, BlockRef, ChoiceScore, ClusterColumn, ClustersRef, Completion, Continuation,
-    Digest, Ending, EvaluationId, Generation, Grade, GraderSpec, Item, ItemKey, Lengths, Manifest, Message, Outcome,
-    Outline, Parked, Partial, Penalties, Prompt, Release, Reuse, Served, Settings, Spread, SuiteName, SuiteRef, Tier,
-    Timestamp, WholeBenchmark, WholeManifest,
+    Aggregation, Benchmark, BenchmarkName, Block, BlockRef, ChoiceScore, ClusterColumn, ClustersRef, Completion,
+    Continuation, Digest, Ending, EvaluationId, Generation, Grade, GraderSpec, Group, GroupMean, Item, ItemKey,
+    Lengths, Manifest, Measured, Member, Message, Metric, MetricSource, Outcome, Outline, Parked, Partial, Penalties,
+    Prompt, Reasoning, Release, Reuse, Served, Settings, Span, Spread, SubsetColumn, SuiteName, SuiteRef, Tier,
+    Timestamp, WeightColumn,
 };
 
 fn key() -> ItemKey {
@@ -110,6 +111,8 @@ fn grade() -> Grade {
         grader: "numeric@1".to_owned(),
         reason: None,
         truncated: true,
+        cut_in_reasoning: true,
+        replaced: true,
         prompt_tokens: 12,
         completion_tokens: 256,
         requests: 2,
@@ -118,6 +121,19 @@ fn grade() -> Grade {
         started: Timestamp(1),
         finished: Timestamp(2),
         graded: Timestamp(3),
+        extractor: Some("last-number@1".to_owned()),
+        span: Some(Span { start: 3, end: 5 }),
+        canonical: Some("42".to_owned()),
+        measures: vec![
+            None,
+            Some(Measured::Value(0.5)),
+            Some(Measured::Weighted {
+                value: -3.0,
+                weight: 7.0,
+            }),
+            Some(Measured::Labels { truth: 1, predicted: 0 }),
+            Some(Measured::Counts(vec![1.0, 2.0])),
+        ],
     }
 }
 
@@ -261,6 +277,9 @@ fn items() -> Vec<Item> {
         choices: vec!["42".to_owned(), "43".to_owned()],
         correct_choice: Some(0),
         cluster: Some("passage".to_owned()),
+        subset: Some("law".to_owned()),
+        weight: 0.5,
+        material: vec![("tests".to_owned(), "assert f() == 42".to_owned())],
     };
     let turn = Message {
         role: "user".to_owned(),
@@ -272,14 +291,33 @@ fn items() -> Vec<Item> {
     ]
 }
 
-fn manifest_1() -> WholeManifest {
-    let benchmark = WholeBenchmark {
+fn old_items() -> Vec<v1::Item> {
+    let old = |item: Item| v1::Item {
+        id: item.id,
+        prompt: item.prompt,
+        targets: item.targets,
+        choices: item.choices,
+        correct_choice: item.correct_choice,
+        cluster: item.cluster,
+    };
+    items().into_iter().map(old).collect()
+}
+
+fn old_numeric() -> v1::GraderSpec {
+    v1::GraderSpec::Numeric {
+        pattern: Some("= (.*)".to_owned()),
+        tolerance: 0.01,
+    }
+}
+
+fn manifest_1() -> v1::Manifest {
+    let benchmark = v1::Benchmark {
         name: BenchmarkName::try_new("sums").unwrap(),
         settings: settings(),
-        grader: numeric(),
-        items: items(),
+        grader: old_numeric(),
+        items: old_items(),
     };
-    WholeManifest {
+    v1::Manifest {
         suite: suite(),
         max_failure_rate: 0.02,
         benchmarks: vec![benchmark],
@@ -308,11 +346,54 @@ fn manifest() -> Manifest {
         continuation: Continuation::Never,
         spare_samples: 1,
         outlines: vec![Digest::of(b"outline")],
+        reasoning: Reasoning::Marks {
+            open: "[".to_owned(),
+            close: "]".to_owned(),
+        },
+        metrics: vec![Metric {
+            name: "bits_per_byte".to_owned(),
+            source: MetricSource::Measure,
+            aggregation: Aggregation::BitsPerWeight,
+            higher_is_better: false,
+        }],
+        subsets: Some(Digest::of(b"subsets")),
+        weights: Some(Digest::of(b"weights")),
+    };
+    let group = Group {
+        name: "all".to_owned(),
+        members: vec![Member {
+            benchmark: 0,
+            weight: 2.0,
+        }],
+        mean: GroupMean::Micro,
+        metric: Some("bits_per_byte".to_owned()),
     };
     Manifest {
         suite: suite(),
         max_failure_rate: 0.02,
         benchmarks: vec![benchmark],
+        groups: vec![group],
+    }
+}
+
+fn manifest_3() -> v3::Manifest {
+    let new = manifest();
+    let old = |benchmark: Benchmark| v3::Benchmark {
+        name: benchmark.name,
+        settings: benchmark.settings,
+        grader: old_numeric(),
+        items: benchmark.items,
+        blocks: benchmark.blocks,
+        clusters: benchmark.clusters,
+        penalties: benchmark.penalties,
+        continuation: benchmark.continuation,
+        spare_samples: benchmark.spare_samples,
+        outlines: benchmark.outlines,
+    };
+    v3::Manifest {
+        suite: new.suite,
+        max_failure_rate: new.max_failure_rate,
+        benchmarks: new.benchmarks.into_iter().map(old).collect(),
     }
 }
 
@@ -321,11 +402,12 @@ fn manifest_2() -> v2::Manifest {
         suite,
         max_failure_rate,
         benchmarks,
+        ..
     } = manifest();
     let old = |benchmark: Benchmark| v2::Benchmark {
         name: benchmark.name,
         settings: benchmark.settings,
-        grader: benchmark.grader,
+        grader: old_numeric(),
         items: benchmark.items,
         blocks: benchmark.blocks,
         clusters: benchmark.clusters,
@@ -377,10 +459,10 @@ fn parked() -> Parked {
 fn a_manifest_of_version_1_still_decodes() {
     let path = format!("{}/tests/golden/manifest.v1.bin", env!("CARGO_MANIFEST_DIR"));
     let bytes = std::fs::read(path).unwrap();
-    assert_eq!(decode::<WholeManifest>(&bytes).unwrap(), manifest_1());
+    assert_eq!(decode::<v1::Manifest>(&bytes).unwrap(), manifest_1());
     assert!(matches!(
         decode::<Manifest>(&bytes),
-        Err(Error::UnknownVersion { found: 1, known: 3, .. })
+        Err(Error::UnknownVersion { found: 1, known: 4, .. })
     ));
 }
 
@@ -388,8 +470,12 @@ fn a_manifest_of_version_1_still_decodes() {
 fn released_versions_keep_their_bytes() {
     golden("manifest.v1.bin", &encode(&manifest_1()).unwrap());
     golden("manifest.v2.bin", &encode(&manifest_2()).unwrap());
-    golden("manifest.v3.bin", &encode(&manifest()).unwrap());
-    golden("block.v1.bin", &encode(&Block { items: items() }).unwrap());
+    golden("manifest.v3.bin", &encode(&manifest_3()).unwrap());
+    golden("manifest.v4.bin", &encode(&manifest()).unwrap());
+    golden("block.v1.bin", &encode(&v1::Block { items: old_items() }).unwrap());
+    golden("block.v2.bin", &encode(&Block { items: items() }).unwrap());
+    golden("subsets.v1.bin", &encode(&subsets()).unwrap());
+    golden("weights.v1.bin", &encode(&weights()).unwrap());
     let column = ClusterColumn {
         of_item: vec![0, 0],
         count: 1,
@@ -405,7 +491,8 @@ fn released_versions_keep_their_bytes() {
     );
     golden("completion.v3.bin", &encode(&completion()).unwrap());
     golden("grade.v1.bin", &encode(&v1::Grade::from(&grade())).unwrap());
-    golden("grade.v2.bin", &encode(&grade()).unwrap());
+    golden("grade.v2.bin", &encode(&v2::Grade::from(&grade())).unwrap());
+    golden("grade.v3.bin", &encode(&grade()).unwrap());
     golden("parked.v1.bin", &encode(&parked()).unwrap());
     golden("outline.v1.bin", &encode(&outline()).unwrap());
     golden("lengths.v1.bin", &encode(&lengths()).unwrap());
@@ -476,19 +563,63 @@ fn versions_that_say_nothing_of_serving_are_still_read() {
         ..completion()
     };
     assert_eq!(decode::<Completion>(&stored("completion.v2.bin")).unwrap(), expected);
+    let expected = plain_grade();
+    assert_eq!(decode::<Grade>(&stored("grade.v2.bin")).unwrap(), expected);
     let expected = Grade {
         served: Served::default(),
-        ..grade()
+        ..expected
     };
     assert_eq!(decode::<Grade>(&stored("grade.v1.bin")).unwrap(), expected);
     let manifest = decode::<Manifest>(&stored("manifest.v2.bin")).unwrap();
-    assert_eq!(manifest, Manifest::from(manifest_2()));
+    assert_eq!(manifest, Manifest::from(v3::Manifest::from(manifest_2())));
     let benchmark = &manifest.benchmarks[0];
     assert!(benchmark.penalties.are_neutral() && benchmark.outlines.is_empty());
     assert_eq!(
         (benchmark.continuation, benchmark.spare_samples),
         (Continuation::Exact, 0)
     );
+}
+
+/// A grade as those wrote it who knew no metrics, and did not say where an answer stands.
+fn plain_grade() -> Grade {
+    Grade {
+        extractor: None,
+        span: None,
+        canonical: None,
+        measures: Vec::new(),
+        cut_in_reasoning: false,
+        replaced: false,
+        ..grade()
+    }
+}
+
+#[test]
+fn versions_that_know_no_metrics_are_still_read() {
+    let manifest = decode::<Manifest>(&stored("manifest.v3.bin")).unwrap();
+    assert_eq!(manifest, Manifest::from(manifest_3()));
+    assert_eq!(manifest.benchmarks[0].grader, numeric());
+    assert!(manifest.groups.is_empty() && manifest.benchmarks[0].metrics.is_empty());
+    let block = decode::<Block>(&stored("block.v1.bin")).unwrap();
+    let plain = |item| Item {
+        subset: None,
+        weight: 1.0,
+        material: Vec::new(),
+        ..item
+    };
+    assert_eq!(block.items, items().into_iter().map(plain).collect::<Vec<Item>>());
+}
+
+fn subsets() -> SubsetColumn {
+    SubsetColumn {
+        of_item: vec![0, u32::MAX],
+        names: vec!["law".to_owned()],
+    }
+}
+
+fn weights() -> WeightColumn {
+    WeightColumn {
+        of_item: vec![0.5, 1.0],
+    }
 }
 
 #[test]

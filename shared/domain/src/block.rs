@@ -46,6 +46,44 @@ pub struct ClusterColumn {
     pub count: u32,
 }
 
+/// The parts of a benchmark that are also reported apart.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SubsetColumn {
+    /// One number an item, from 0, in the order of first appearance; `u32::MAX` for an item of none.
+    pub of_item: Vec<u32>,
+    /// Their names, by number.
+    pub names: Vec<String>,
+}
+
+/// How much each item of a benchmark counts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WeightColumn {
+    /// One weight an item, above 0.
+    pub of_item: Vec<f64>,
+}
+
+/// What is known of all items of a benchmark without the items.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Columns {
+    /// Which belong together; `None` where no item names a cluster.
+    pub clusters: Option<ClusterColumn>,
+    /// Which are reported apart; `None` where no item names a subset.
+    pub subsets: Option<SubsetColumn>,
+    /// How much they count; `None` where all count 1.
+    pub weights: Option<WeightColumn>,
+}
+
+/// Where the columns of a benchmark are stored.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ColumnsRef {
+    /// The clusters.
+    pub clusters: Option<ClustersRef>,
+    /// The digest of the [`SubsetColumn`].
+    pub subsets: Option<Digest>,
+    /// The digest of the [`WeightColumn`].
+    pub weights: Option<Digest>,
+}
+
 impl Block {
     /// About how many bytes it takes in memory.
     #[must_use]
@@ -61,12 +99,18 @@ pub struct Packer {
     bytes: usize,
     packed: u32,
     clusters: Numbering,
+    subsets: Naming,
+    weights: Vec<f64>,
+    is_weighted: bool,
 }
 
 impl Packer {
     /// Takes an item in. The block that it fills, with the ordinal at which that ends.
     pub fn push(&mut self, item: Item) -> Option<(Block, u32)> {
         self.clusters.push(item.cluster.as_deref());
+        self.subsets.push(item.subset.as_deref());
+        self.weights.push(item.weight);
+        self.is_weighted |= item.weight != 1.0;
         self.bytes += item.bytes();
         self.items.push(item);
         self.packed += 1;
@@ -84,10 +128,14 @@ impl Packer {
         self.packed
     }
 
-    /// The clusters of all items; `None` where no item names one.
+    /// What is known of all items without them.
     #[must_use]
-    pub fn clusters(self) -> Option<ClusterColumn> {
-        self.clusters.column()
+    pub fn columns(self) -> Columns {
+        Columns {
+            clusters: self.clusters.column(),
+            subsets: self.subsets.column(),
+            weights: self.is_weighted.then_some(WeightColumn { of_item: self.weights }),
+        }
     }
 
     fn cut(&mut self) -> (Block, u32) {
@@ -124,6 +172,36 @@ impl Numbering {
     }
 }
 
+/// Numbers subsets and keeps their names, of which a benchmark has few.
+#[derive(Debug, Default)]
+struct Naming {
+    numbers: HashMap<String, u32>,
+    of_item: Vec<u32>,
+    names: Vec<String>,
+}
+
+impl Naming {
+    fn push(&mut self, subset: Option<&str>) {
+        let number = subset.map_or(u32::MAX, |name| match self.numbers.get(name) {
+            Some(number) => *number,
+            None => {
+                let number = self.numbers.len() as u32;
+                self.numbers.insert(name.to_owned(), number);
+                self.names.push(name.to_owned());
+                number
+            }
+        });
+        self.of_item.push(number);
+    }
+
+    fn column(self) -> Option<SubsetColumn> {
+        (!self.names.is_empty()).then_some(SubsetColumn {
+            of_item: self.of_item,
+            names: self.names,
+        })
+    }
+}
+
 fn short_hash(name: &str) -> [u8; 16] {
     let mut short = [0; 16];
     short.copy_from_slice(&blake3::hash(name.as_bytes()).as_bytes()[..16]);
@@ -143,6 +221,9 @@ mod tests {
             choices: Vec::new(),
             correct_choice: None,
             cluster: cluster.map(str::to_owned),
+            subset: None,
+            weight: 1.0,
+            material: Vec::new(),
         }
     }
 
@@ -150,7 +231,7 @@ mod tests {
         let mut packer = Packer::default();
         let mut blocks: Vec<_> = items.filter_map(|item| packer.push(item)).collect();
         blocks.extend(packer.rest());
-        (blocks, packer.clusters())
+        (blocks, packer.columns().clusters)
     }
 
     #[test]
@@ -191,13 +272,38 @@ mod tests {
             },
             items: Vec::new(),
         }
-        .located(refs.collect(), 2_500, None);
+        .located(refs.collect(), 2_500, ColumnsRef::default());
         for ordinal in [0, 1_023, 1_024, 2_047, 2_048, 2_499] {
             let (found, index) = benchmark.block_of(ordinal).unwrap();
             let block = benchmark.blocks.iter().position(|block| block == found).unwrap();
             assert_eq!(blocks[block].0.items[index].id, ordinal.to_string());
         }
         assert_eq!(benchmark.block_of(2_500), None);
+    }
+
+    #[test]
+    fn subsets_and_weights_are_columns_only_where_an_item_names_them() {
+        let mut plain = Packer::default();
+        plain.push(item(0, 1, None));
+        assert_eq!(plain.columns(), Columns::default());
+        let mut packer = Packer::default();
+        for (id, subset, weight) in [
+            (0, Some("law"), 1.0),
+            (1, None, 0.5),
+            (2, Some("art"), 1.0),
+            (3, Some("law"), 2.0),
+        ] {
+            packer.push(Item {
+                subset: subset.map(str::to_owned),
+                weight,
+                ..item(id, 1, None)
+            });
+        }
+        let columns = packer.columns();
+        let subsets = columns.subsets.unwrap();
+        assert_eq!(subsets.of_item, [0, u32::MAX, 1, 0]);
+        assert_eq!(subsets.names, ["law", "art"]);
+        assert_eq!(columns.weights.unwrap().of_item, [1.0, 0.5, 1.0, 2.0]);
     }
 
     #[test]

@@ -109,3 +109,13 @@ pub struct Completion {
     /// When the ending was known.
     pub finished: Timestamp,
 }
+
+impl Completion {
+    /// Places in its text and reasoning where bytes were no text, each marked by U+FFFD.
+    #[must_use]
+    pub fn replaced_characters(&self) -> u64 {
+        let texts = std::iter::once(&self.text).chain(&self.reasoning);
+        let places = texts.map(|text| text.matches(char::REPLACEMENT_CHARACTER).count());
+        places.sum::<usize>() as u64
+    }
+}

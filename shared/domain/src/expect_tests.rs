@@ -1,5 +1,7 @@
 use super::*;
-use crate::{BenchmarkName, BlockRef, Continuation, Digest, GraderSpec, Normalise, Penalties, Settings, class_length};
+use crate::{
+    BenchmarkName, BlockRef, Continuation, Digest, GraderSpec, Normalise, Penalties, Reasoning, Settings, class_length,
+};
 
 fn benchmark(items: u32, cap: u32) -> Benchmark {
     let ends = (2..items).step_by(2).chain([items]);
@@ -29,6 +31,10 @@ fn benchmark(items: u32, cap: u32) -> Benchmark {
         continuation: Continuation::default(),
         spare_samples: 0,
         outlines: Vec::new(),
+        reasoning: Reasoning::default(),
+        metrics: Vec::new(),
+        subsets: None,
+        weights: None,
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Continuation, EvaluationId, Message, Penalties, Served};
+use crate::{Continuation, EvaluationId, Message, Penalties, Reasoning, Served};
 
 fn weights() -> Digest {
     Digest::of(b"weights")
@@ -234,6 +234,9 @@ fn samples_of_an_item_and_the_same_row_under_another_id_are_other_draws() {
         choices: Vec::new(),
         correct_choice: None,
         cluster: None,
+        subset: None,
+        weight: 1.0,
+        material: Vec::new(),
     };
     let mut keys = HashSet::new();
     for id in ["1", "2"] {
@@ -267,6 +270,10 @@ fn benchmark() -> Benchmark {
         continuation: Continuation::default(),
         spare_samples: 0,
         outlines: Vec::new(),
+        reasoning: Reasoning::default(),
+        metrics: Vec::new(),
+        subsets: None,
+        weights: None,
     }
 }
 

@@ -77,6 +77,38 @@ impl Outcome {
     }
 }
 
+/// Where something stands in a text, in bytes of its UTF-8: from `start` up to `end`, which is not part of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Span {
+    /// The first byte.
+    pub start: u64,
+    /// The byte after the last.
+    pub end: u64,
+}
+
+/// What one sample adds to a metric; what metrics make of all samples is their [`crate::Aggregation`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Measured {
+    /// A value of its own.
+    Value(f64),
+    /// A sum and what it is over, for instance a log-probability and the bytes that it covers.
+    Weighted {
+        /// The sum.
+        value: f64,
+        /// What it is over.
+        weight: f64,
+    },
+    /// A class that was predicted, and the one that it is.
+    Labels {
+        /// The class that it is.
+        truth: u32,
+        /// The class that was predicted.
+        predicted: u32,
+    },
+    /// Counts that add up over samples, for instance of matching n-grams.
+    Counts(Vec<f64>),
+}
+
 /// The grade of one sample, with all that the aggregator needs to fold, so that it reads nothing else.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Grade {
@@ -90,12 +122,26 @@ pub struct Grade {
     pub score_before_cut: Option<f64>,
     /// The answer that the extractor found.
     pub extracted: Option<String>,
+    /// Kind and version of what found the answer, for instance `last-number@1`.
+    pub extractor: Option<String>,
+    /// Where the answer stands in the completion's text.
+    pub span: Option<Span>,
+    /// The answer in a form that is the same for equal answers, at most 256 bytes: what samples vote by. None where only the
+    /// answer itself tells.
+    pub canonical: Option<String>,
+    /// What the sample adds to each metric of its benchmark, in their order; none for a metric that it tells nothing of. Empty
+    /// where the benchmark has no metrics, and for a sample that was not graded.
+    pub measures: Vec<Option<Measured>>,
     /// Kind and version of the grader, for instance `numeric@1`.
     pub grader: String,
     /// Why, where the outcome alone does not say.
     pub reason: Option<String>,
     /// The completion was cut.
     pub truncated: bool,
+    /// It was cut inside its reasoning: the answer had not begun.
+    pub cut_in_reasoning: bool,
+    /// Its text or reasoning holds U+FFFD, which stands for bytes that were no text.
+    pub replaced: bool,
     /// From the completion.
     pub prompt_tokens: u64,
     /// From the completion.

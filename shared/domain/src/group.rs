@@ -84,6 +84,51 @@ pub struct ReplicaLoad {
     pub kv_use: Option<f64>,
     /// It is away, and sent nothing.
     pub is_away: bool,
+    /// Why it takes nothing at present; absent while it takes requests, or where its generator does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<Trouble>,
+}
+
+/// Why a replica takes nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Trouble {
+    /// What is wrong.
+    pub kind: TroubleKind,
+    /// Seconds since it took nothing any more.
+    pub since_seconds: u64,
+    /// Seconds until it is asked again; absent while an answer is awaited, or where that depends on something else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_seconds: Option<u64>,
+    /// What it says, where that is more than its status.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// What is wrong with a replica.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TroubleKind {
+    /// Nobody answers, or nothing of use.
+    Away,
+    /// It says that it would refuse every request.
+    Refusing,
+    /// It turns every request away for now: status 503.
+    Unavailable,
+    /// It says that there are too many: status 429.
+    Overloaded,
+}
+
+impl TroubleKind {
+    /// What it means, behind "it".
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Away => "is away",
+            Self::Refusing => "refuses everything",
+            Self::Unavailable => "turns everything away (HTTP 503)",
+            Self::Overloaded => "turns everything away as too much (HTTP 429)",
+        }
+    }
 }
 
 /// The record of a server group in the `groups` bucket: written by the loader that holds the group's lease, watched by

@@ -14,10 +14,12 @@ mod expect;
 mod failure;
 mod generation;
 mod grade;
+mod grader_spec;
 mod group;
 mod key;
 mod length;
 mod manifest;
+mod metric;
 mod name;
 mod outline;
 mod partial;
@@ -28,7 +30,10 @@ mod time;
 mod trace;
 mod whole;
 
-pub use block::{BLOCK_BYTES, BLOCK_ITEMS, Block, BlockRef, ClusterColumn, ClustersRef, Packer};
+pub use block::{
+    BLOCK_BYTES, BLOCK_ITEMS, Block, BlockRef, ClusterColumn, ClustersRef, Columns, ColumnsRef, Packer, SubsetColumn,
+    WeightColumn,
+};
 pub use checkpoint::{CheckpointEvent, RolledBack, Source, Written};
 pub use completion::{ChoiceScore, Completion, Ending, Served};
 pub use digest::Digest;
@@ -36,13 +41,13 @@ pub use evaluation::{EvaluationEvent, EvaluationState, SuiteRef, Tier, Timeline}
 pub use expect::{ANSWERS_OF_A_SPREAD, Expectation, Known, Lengths, Prefixes, Spread, answer_class, expectation};
 pub use failure::Class;
 pub use generation::{Asked, Generation, GenerationKey, InvalidGenerationKey, LANE, Question, Reuse};
-pub use grade::{Grade, Outcome};
-pub use group::{Capacity, EngineKind, Replica, ReplicaLoad, ServerGroup};
+pub use grade::{Grade, Measured, Outcome, Span};
+pub use grader_spec::{GraderSpec, Normalise, Take};
+pub use group::{Capacity, EngineKind, Replica, ReplicaLoad, ServerGroup, Trouble, TroubleKind};
 pub use key::ItemKey;
 pub use length::{AnswerLength, InvalidLength, class_length, length_class};
-pub use manifest::{
-    Benchmark, Continuation, GraderSpec, Item, Manifest, Message, Normalise, Penalties, Prompt, Settings, Take,
-};
+pub use manifest::{Benchmark, Continuation, Item, Manifest, Message, Penalties, Prompt, Settings};
+pub use metric::{Aggregation, Average, Group, GroupMean, Member, Metric, MetricSource, Reasoning};
 pub use name::{BenchmarkName, EvaluationId, GroupId, InvalidName, MAX_NAME_BYTES, RunId, Step, SuiteName, TeamId};
 pub use outline::Outline;
 pub use partial::{Mark, Parked, Partial};

@@ -5,7 +5,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{BenchmarkName, BlockRef, ClustersRef, Digest, EvaluationId, ItemKey, SuiteRef};
+use crate::{
+    BenchmarkName, BlockRef, ClustersRef, Digest, EvaluationId, GraderSpec, Group, ItemKey, Metric, Reasoning, SuiteRef,
+};
 
 /// A rendered suite, stored under its digest in the object store.
 ///
@@ -19,6 +21,8 @@ pub struct Manifest {
     pub max_failure_rate: f64,
     /// At least one.
     pub benchmarks: Vec<Benchmark>,
+    /// Means over several benchmarks.
+    pub groups: Vec<Group>,
 }
 
 /// A benchmark, and where its items are.
@@ -45,6 +49,14 @@ pub struct Benchmark {
     pub spare_samples: u32,
     /// The [`crate::Outline`] of each block, in order, under its digest in the object store; empty where none were made.
     pub outlines: Vec<Digest>,
+    /// How reasoning is told from the answer.
+    pub reasoning: Reasoning,
+    /// What is measured beside the score.
+    pub metrics: Vec<Metric>,
+    /// Which items are looked at apart: the digest of a [`crate::SubsetColumn`].
+    pub subsets: Option<Digest>,
+    /// How much each item counts, where not all count the same: the digest of a [`crate::WeightColumn`].
+    pub weights: Option<Digest>,
 }
 
 /// What makes tokens that occurred before less likely. Sent in full like all settings; neutral unless a suite says otherwise.
@@ -119,6 +131,12 @@ pub struct Item {
     pub correct_choice: Option<u32>,
     /// Items of one cluster are not independent: the standard error groups them.
     pub cluster: Option<String>,
+    /// The part of the benchmark that it belongs to, which is also reported apart.
+    pub subset: Option<String>,
+    /// How much it counts in the mean, above 0; 1 unless the suite names weights.
+    pub weight: f64,
+    /// What else the grader needs of the row, rendered: pairs of a name that the grader's kind documents and a text.
+    pub material: Vec<(String, String)>,
 }
 
 /// What is sent to the engine.
@@ -137,80 +155,6 @@ pub struct Message {
     pub role: String,
     /// The turn's text.
     pub content: String,
-}
-
-/// How an answer is found and compared. A change of what a kind means raises that kind's version in the grader.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub enum GraderSpec {
-    /// The whole answer equals a target, white space at both ends aside.
-    Exact {
-        /// Compare without regard to case.
-        ignore_case: bool,
-        /// Compare without punctuation.
-        ignore_punctuation: bool,
-    },
-    /// A pattern finds the answer, which must equal a target.
-    Regex {
-        /// The pattern; its first group, else the whole match, is the answer.
-        pattern: String,
-        /// Which match counts.
-        take: Take,
-        /// Compare without regard to case.
-        ignore_case: bool,
-    },
-    /// The last number of the answer equals the target as a number.
-    Numeric {
-        /// Narrows where the number is looked for: the last match's first group.
-        pattern: Option<String>,
-        /// Largest absolute difference that still counts as equal.
-        tolerance: f64,
-    },
-    /// A letter or an option's text names one of the choices.
-    Choice {
-        /// Narrows where the letter is looked for: the last match's first group.
-        pattern: Option<String>,
-    },
-    /// The choice with the largest summed log-probability is the answer; nothing is generated.
-    Likelihood {
-        /// What the sums are divided by before they are compared.
-        normalise: Normalise,
-    },
-}
-
-impl GraderSpec {
-    /// The kind's name as suites write it.
-    #[must_use]
-    pub const fn kind(&self) -> &'static str {
-        match self {
-            Self::Exact { .. } => "exact",
-            Self::Regex { .. } => "regex",
-            Self::Numeric { .. } => "numeric",
-            Self::Choice { .. } => "choice",
-            Self::Likelihood { .. } => "likelihood",
-        }
-    }
-}
-
-/// Which of several matches is the answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Take {
-    /// The first.
-    First,
-    /// The last: models correct themselves.
-    Last,
-}
-
-/// What a choice's summed log-probability is divided by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Normalise {
-    /// Nothing.
-    None,
-    /// The choice's length in bytes.
-    Bytes,
-    /// The choice's length in tokens.
-    Tokens,
 }
 
 impl Manifest {
@@ -270,8 +214,18 @@ impl Item {
                 .map(|message| message.role.len() + message.content.len() + size_of::<Message>())
                 .sum(),
         };
-        let cluster = self.cluster.as_ref().map_or(0, String::len);
-        size_of::<Self>() + self.id.len() + prompt + texts(&self.targets) + texts(&self.choices) + cluster
+        let labels = [&self.cluster, &self.subset];
+        let labels: usize = labels.iter().filter_map(|label| label.as_ref()).map(String::len).sum();
+        let material = |(name, text): &(String, String)| name.len() + text.len() + 2 * size_of::<String>();
+        let material: usize = self.material.iter().map(material).sum();
+        size_of::<Self>() + self.id.len() + prompt + texts(&self.targets) + texts(&self.choices) + labels + material
+    }
+
+    /// The text of that name which the grader was given.
+    #[must_use]
+    pub fn material(&self, name: &str) -> Option<&str> {
+        let found = self.material.iter().find(|(known, _)| known == name)?;
+        Some(&found.1)
     }
 }
 
@@ -295,6 +249,19 @@ impl Benchmark {
     #[must_use]
     pub const fn is_likelihood(&self) -> bool {
         matches!(self.grader, GraderSpec::Likelihood { .. })
+    }
+
+    /// Samples of each item that are not spare: the first ones, at least one.
+    #[must_use]
+    pub fn required_samples(&self) -> u32 {
+        let samples = self.settings.samples;
+        samples.saturating_sub(self.spare_samples).max(samples.min(1))
+    }
+
+    /// Whether a sample of an item is a spare one; see [`Benchmark::spare_samples`].
+    #[must_use]
+    pub fn is_spare(&self, sample: u32) -> bool {
+        sample >= self.required_samples()
     }
 }
 

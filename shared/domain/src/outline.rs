@@ -90,6 +90,9 @@ mod tests {
             choices: Vec::new(),
             correct_choice: None,
             cluster: None,
+            subset: None,
+            weight: 1.0,
+            material: Vec::new(),
         }
     }
 

@@ -95,6 +95,19 @@ pub struct BenchmarkResult {
     pub mean_excluding_truncated: Option<f64>,
     /// Truncated samples that held a right answer before the cut.
     pub truncated_correct: u64,
+    /// The mean if an answer that was complete before the cut counted as it was graded, instead of as wrong. Null while nothing
+    /// is scored.
+    #[serde(default)]
+    pub mean_counting_cut_answers: Option<f64>,
+    /// Truncated samples that were cut inside their reasoning, before an answer had begun.
+    #[serde(default)]
+    pub truncated_in_reasoning: u64,
+    /// `truncated_in_reasoning` over the samples that have an outcome, 0 to 1; 0 while there is none.
+    #[serde(default)]
+    pub truncated_in_reasoning_rate: f64,
+    /// Samples whose text or reasoning holds U+FFFD in place of bytes that were no text.
+    #[serde(default)]
+    pub replaced: u64,
     /// Samples by outcome.
     pub outcomes: OutcomeCounts,
     /// Requests sent to engines.

@@ -1,14 +1,14 @@
-//! A manifest with its items in it: what version 1 of the manifest was, and how small ones are written down.
+//! A manifest with its items in it: how small ones are written down.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::{
-    Benchmark, BenchmarkName, BlockRef, ClustersRef, Continuation, GraderSpec, Item, Manifest, Penalties, Settings,
-    SuiteRef,
+    Benchmark, BenchmarkName, BlockRef, ColumnsRef, Continuation, GraderSpec, Item, Manifest, Penalties, Reasoning,
+    Settings, SuiteRef,
 };
 
-/// A rendered suite as one value. The field order is the wire format of manifest version 1.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// A rendered suite as one value.
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WholeManifest {
     /// The suite it was rendered from.
     pub suite: SuiteRef,
@@ -19,7 +19,7 @@ pub struct WholeManifest {
 }
 
 /// A benchmark with all its items.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WholeBenchmark {
     /// Its name, unique in the suite.
     pub name: BenchmarkName,
@@ -39,6 +39,7 @@ impl WholeManifest {
             suite: self.suite,
             max_failure_rate: self.max_failure_rate,
             benchmarks,
+            groups: Vec::new(),
         }
     }
 }
@@ -46,18 +47,22 @@ impl WholeManifest {
 impl WholeBenchmark {
     /// The benchmark whose items were stored in these blocks.
     #[must_use]
-    pub fn located(self, blocks: Vec<BlockRef>, items: u32, clusters: Option<ClustersRef>) -> Benchmark {
+    pub fn located(self, blocks: Vec<BlockRef>, items: u32, columns: ColumnsRef) -> Benchmark {
         Benchmark {
             name: self.name,
             settings: self.settings,
             grader: self.grader,
             items,
             blocks,
-            clusters,
+            clusters: columns.clusters,
             penalties: Penalties::default(),
             continuation: Continuation::default(),
             spare_samples: 0,
             outlines: Vec::new(),
+            reasoning: Reasoning::default(),
+            metrics: Vec::new(),
+            subsets: columns.subsets,
+            weights: columns.weights,
         }
     }
 }

@@ -175,6 +175,7 @@ fn addresses(url: &str) -> Vec<&str> {
 }
 
 async fn options(config: &Config, name: &str, connected: watch::Sender<u64>) -> Result<ConnectOptions, ConnectError> {
+    let first = connected.subscribe();
     let options = match &config.broker.credentials {
         Some(path) => {
             ConnectOptions::with_credentials_file(path)
@@ -190,7 +191,7 @@ async fn options(config: &Config, name: &str, connected: watch::Sender<u64>) -> 
         .name(format!("tidemill {name}"))
         .max_reconnects(None)
         .ping_interval(Duration::from_secs(5))
-        .reconnect_delay_callback(|tries| Duration::from_millis((50 << tries.min(5)) as u64))
+        .reconnect_delay_callback(move |tries| before_try(tries, *first.borrow() == 0))
         .event_callback(move |event| {
             let connected = connected.clone();
             async move {
@@ -203,6 +204,15 @@ async fn options(config: &Config, name: &str, connected: watch::Sender<u64>) -> 
                 }
             }
         }))
+}
+
+/// The pause before a try, counted from 1: the client asks for one before its very first try too, where there is nothing to
+/// wait for. A connection that was lost is not made again at once: a server that closes each one would be asked without end.
+fn before_try(tries: usize, never_connected: bool) -> Duration {
+    if never_connected && tries <= 1 {
+        return Duration::ZERO;
+    }
+    Duration::from_millis(50 << tries.min(5))
 }
 
 fn is_recent(version: &str) -> bool {
@@ -219,8 +229,8 @@ fn is_recent(version: &str) -> bool {
 pub async fn prepare(broker: &Broker, config: &Config, store: &Store, create: bool) -> Result<(), ConnectError> {
     let replicas = config.broker.replicas;
     let mut differences = planned(broker, config).await?;
-    if create && !differences.is_empty() && differences.iter().all(|difference| difference.field == "existence") {
-        live::apply(&broker.jetstream, replicas).await?;
+    if create && !differences.is_empty() && differences.iter().all(live::Difference::is_missing) {
+        live::carry_out(&broker.jetstream, replicas, &differences).await?;
         differences.clear();
     }
     if !differences.is_empty() {
@@ -297,7 +307,17 @@ async fn agree_on_store(broker: &Broker, store: &Store) -> Result<(), ConnectErr
 
 #[cfg(test)]
 mod tests {
-    use super::{addresses, is_recent};
+    use std::time::Duration;
+
+    use super::{addresses, before_try, is_recent};
+
+    #[test]
+    fn the_first_try_waits_for_nothing_and_each_later_one_does() {
+        assert_eq!(before_try(1, true), Duration::ZERO);
+        assert_eq!(before_try(2, true), Duration::from_millis(200));
+        assert_eq!(before_try(1, false), Duration::from_millis(100));
+        assert_eq!(before_try(50, false), Duration::from_millis(1_600));
+    }
 
     #[test]
     fn addresses_are_separated_by_commas() {

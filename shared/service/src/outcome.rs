@@ -175,6 +175,8 @@ async fn failed_grade(context: &Context, key: ItemKey, payload: &[u8], reason: &
         grader: NO_GRADER.to_owned(),
         reason: Some(reason.to_owned()),
         truncated: false,
+        cut_in_reasoning: false,
+        replaced: false,
         prompt_tokens: 0,
         completion_tokens: 0,
         requests: 0,
@@ -183,6 +185,10 @@ async fn failed_grade(context: &Context, key: ItemKey, payload: &[u8], reason: &
         started: now,
         finished: now,
         graded: now,
+        extractor: None,
+        span: None,
+        canonical: None,
+        measures: Vec::new(),
     };
     match completion {
         Some(completion) => Grade {

@@ -6,8 +6,8 @@ use async_nats::jetstream::AckKind;
 use async_nats::jetstream::message::Acker;
 use bytes::Bytes;
 use tidemill_domain::{Class, TraceContext};
-use tidemill_streams::{Stream, durable};
-use tidemill_telemetry::Metric;
+use tidemill_streams::{Stream, durable, subject};
+use tidemill_telemetry::{Metric, Warning};
 
 use crate::fault::{self, Point};
 use crate::{Context, PublishError, dead, failures};
@@ -200,6 +200,16 @@ async fn acknowledge(context: &Context, acker: &Acker) -> Result<(), async_nats:
     Ok(())
 }
 
+/// Whether a line about one message is logged: thousands of an evaluation may fail alike.
+pub(crate) fn is_said(message: &'static str, subject: &str, reason: &str) -> bool {
+    let key = subject::key_of(subject);
+    tidemill_telemetry::is_said(Warning {
+        message,
+        scope: key.as_ref().map_or(subject, |key| key.evaluation.as_str()),
+        reason,
+    })
+}
+
 async fn settle_failure(
     context: &Context,
     handled: &Handled,
@@ -222,7 +232,9 @@ async fn settle_failure(
         Action::Ack => acknowledge(context, acker).await,
         Action::Nak(by_count) => {
             if failure.class != Class::Cancelled {
-                tracing::warn!(subject, reason, failures, delivered, "will be tried again");
+                if is_said("will be tried again", subject, reason) {
+                    tracing::warn!(subject, reason, failures, delivered, "will be tried again");
+                }
             }
             let newer = context.config.service.newer_patience / MOST_TIMES_LEFT;
             let pause = match failure.class {
@@ -232,7 +244,9 @@ async fn settle_failure(
             acker.ack_with(AckKind::Nak(pause)).await
         }
         Action::Leave if failure.class == Class::Bug => {
-            tracing::error!(subject, reason, failures, delivered, "a bug: left for redelivery");
+            if is_said("a bug: left for redelivery", subject, reason) {
+                tracing::error!(subject, reason, failures, delivered, "a bug: left for redelivery");
+            }
             Ok(())
         }
         Action::Leave => {
@@ -247,12 +261,14 @@ async fn settle_failure(
             let is_held = action == Action::Hold;
             if let Err(why) = dead::bury(context, handled, failure, failures, is_held).await {
                 let why = why.to_string();
-                tracing::warn!(
-                    subject,
-                    reason,
-                    why,
-                    "its dead letter or its outcome is not stored; tried again at its next delivery"
-                );
+                if is_said("a dead letter or its outcome is not stored", subject, &why) {
+                    tracing::warn!(
+                        subject,
+                        reason,
+                        why,
+                        "its dead letter or its outcome is not stored; tried again at its next delivery"
+                    );
+                }
                 return Ok(());
             }
             fault::point(Point::DeadLetterStored);

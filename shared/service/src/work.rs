@@ -129,6 +129,7 @@ pub async fn work<H, F>(
     let slots = taking.slots.borrow_and_update().taken;
     let mut worker = Worker {
         context,
+        shared: Arc::new(context.clone()),
         stream: durable.stream,
         take: Take::new(consumer, slots),
         running: JoinSet::new(),
@@ -168,6 +169,8 @@ fn reporter(
 
 struct Worker<'a> {
     context: &'a Context,
+    /// The same for handlers: a clone of a context is dozens of counts, and each delivery takes one.
+    shared: Arc<Context>,
     stream: Stream,
     take: Take,
     /// Messages from their delivery until they are settled; what was acknowledged comes back.
@@ -324,7 +327,7 @@ impl Worker<'_> {
             fault::point(delivered);
         }
         let connection = *self.context.broker.connections.borrow();
-        let (context, stream, handling) = (self.context.clone(), self.stream, handler(delivery.clone()));
+        let (context, stream, handling) = (Arc::clone(&self.shared), self.stream, handler(delivery.clone()));
         self.running.spawn(async move {
             let settled = AssertUnwindSafe(handling).catch_unwind().await;
             let handled = Handled {

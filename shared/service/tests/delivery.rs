@@ -19,7 +19,7 @@ use tidemill_service::leader::Looks;
 use tidemill_service::settle::MOST_FAILURES;
 use tidemill_service::{Context, Failure, Follow, Obstacle, Published, Slots, Start, acquire, connect, prepare, work};
 use tidemill_storage::{Address, Store};
-use tidemill_streams::{Durable, Released, declared, durable, subject};
+use tidemill_streams::{Durable, Released, declared, durable, live, subject};
 use tidemill_testkit::broker::Broker;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
@@ -545,6 +545,34 @@ async fn a_process_that_ends_leaves_no_lease_behind_wherever_its_try_for_one_was
 }
 
 /// Requests on a subject, copied to this connection before they are answered.
+#[tokio::test(flavor = "multi_thread")]
+async fn pulls_whose_readers_are_gone_are_forgotten_and_the_others_are_not() {
+    let bench = bench().await;
+    let js = bench.context.jetstream();
+    let follow =
+        |stream, filter: &str| Follow::open(&bench.context, stream, filter.to_owned(), false, Start::Beginning);
+    let mut first = follow(declared::EVALUATION, "tm.evaluation.>").await;
+    let mut second = follow(declared::RESULT, "tm.result.>").await;
+    // The first poll has the client send a pull.
+    assert!(first.next().now_or_never().is_none() && second.next().now_or_never().is_none());
+    until(async || live::forget_pulls(js).await.unwrap() == 2).await;
+    drop(first);
+    until(async || live::forget_pulls(js).await.unwrap() == 1).await;
+    drop(second);
+    until(async || live::forget_pulls(js).await.unwrap() == 0).await;
+}
+
+async fn until(holds: impl AsyncFn() -> bool) {
+    let wait = async {
+        while !holds().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), wait)
+        .await
+        .expect("it holds within 10 s");
+}
+
 async fn requests(bench: &Bench, subject: &'static str) -> async_nats::Subscriber {
     let client = &bench.context.broker.client;
     let copies = client.subscribe(subject).await.unwrap();

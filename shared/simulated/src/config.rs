@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer};
 
 use crate::answers::Answers;
+use crate::complaint::{Complaint, Table};
 use crate::faults::Fault;
 use crate::model::Limits;
 
@@ -114,12 +115,14 @@ pub enum ConfigError {
         source: Box<toml::de::Error>,
     },
     /// A value makes no sense.
-    #[error("{}: {complaint}", path.display())]
+    #[error("{}: line {line}: {complaint}", path.display())]
     Value {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
-        complaint: String,
+        /// Where the value stands, from 1.
+        line: usize,
+        /// What is wrong with which.
+        complaint: Complaint,
     },
 }
 
@@ -144,44 +147,50 @@ impl Config {
             }
         };
         match config.complaint() {
-            Some(complaint) => Err(ConfigError::Value { path, complaint }),
+            Some(complaint) => Err(ConfigError::Value {
+                path,
+                line: complaint.line(&text).unwrap_or(1),
+                complaint,
+            }),
             None => Ok(config),
         }
     }
 
     /// What is wrong with the values, if anything.
     #[must_use]
-    pub fn complaint(&self) -> Option<String> {
-        if self.replicas == 0 || (self.port > 0 && self.port.checked_add(self.replicas - 1).is_none()) {
-            return Some(format!(
-                "there is no room for {} replicas from port {} on",
-                self.replicas, self.port
-            ));
+    pub fn complaint(&self) -> Option<Complaint> {
+        if self.replicas == 0 {
+            return Some(Complaint::new(&["replicas"], "must be at least 1"));
         }
-        if !(0.0..=1e6).contains(&self.speed) {
-            return Some(format!("speed is {}, which is not from 0 to 1000000", self.speed));
+        if self.port > 0 && self.port.checked_add(self.replicas - 1).is_none() {
+            let rule = format!(
+                "is {}: there is no room for {} replicas from it on",
+                self.port, self.replicas
+            );
+            return Some(Complaint::new(&["port", "replicas"], rule));
+        }
+        if let Some(complaint) = Complaint::of_range("speed", self.speed, 0.0, 1e6) {
+            return Some(complaint);
         }
         if self.stream_interval == 0 {
-            return Some("stream_interval must be at least 1".to_owned());
+            return Some(Complaint::new(&["stream_interval"], "must be at least 1"));
         }
         if ![429, 503].contains(&self.full_status) {
-            return Some(format!(
-                "full_status is {}, which is neither 503 nor 429",
-                self.full_status
-            ));
+            let rule = format!("is {}, which is neither 503 nor 429", self.full_status);
+            return Some(Complaint::new(&["full_status"], rule));
         }
-        let of_engine = self.engine.complaint().map(|complaint| format!("engine: {complaint}"));
-        let of_answers = || {
-            self.answers
-                .complaint()
-                .map(|complaint| format!("answers: {complaint}"))
-        };
-        let of_faults = || {
-            let mut faults = self.faults.iter().enumerate();
-            faults.find_map(|(at, fault)| Some(format!("fault {}: {}", at + 1, fault.complaint()?)))
-        };
-        of_engine.or_else(of_answers).or_else(of_faults)
+        let of_engine = || Some(self.engine.complaint()?.within(Table::Named("engine")));
+        let of_answers = || Some(self.answers.complaint()?.within(Table::Named("answers")));
+        of_engine()
+            .or_else(of_answers)
+            .or_else(|| complaint_of(&self.faults, self.replicas))
     }
+}
+
+/// What is wrong with one of several faults, if anything, where there are so many replicas.
+pub(crate) fn complaint_of(faults: &[Fault], replicas: u16) -> Option<Complaint> {
+    let mut faults = faults.iter().enumerate();
+    faults.find_map(|(index, fault)| Some(fault.complaint(replicas)?.within(Table::Fault(index))))
 }
 
 /// A duration as `150ms`, `7s` or `1m 30s`.
@@ -258,13 +267,102 @@ mod tests {
             ("[answers]\nmedian_tokens = \"x\"\n", ["line 2", "median_tokens"]),
             ("[engine]\nstep = \"fast\"\n", ["line 2", "\"fast\" is no time"]),
             ("[[fault]]\nkind = \"explode\"\n", ["line 2", "explode"]),
-            ("[engine]\nkv_blocks = 1\n", ["engine:", "kv_blocks x block_size is 16"]),
-            ("[answers]\ncorrect = 2.0\n", ["answers:", "correct is 2"]),
-            ("[[fault]]\nkind = \"die\"\nshare = 3.0\n", ["fault 1:", "share is 3"]),
-            ("replicas = 0\n", ["0 replicas", "port 0"]),
+            (
+                "[engine]\n\nkv_blocks = 1\n",
+                ["line 3: engine.kv_blocks x", "is 16 tokens"],
+            ),
+            (
+                "[engine]\nmax_model_len = 9999999\n",
+                ["line 2: engine.kv_blocks", "(9999999)"],
+            ),
+            (
+                "[engine]\nmax_num_seqs = 9000\n",
+                ["line 2: engine.max_batched_tokens", "(9000)"],
+            ),
+            (
+                "[engine]\nblock_size = 0\n",
+                ["line 2: engine.block_size", "at least 1"],
+            ),
+            (
+                "[engine]\nstep_per_sequence = \"0s\"\nstep = \"0s\"\n",
+                ["line 3: engine.step and", "both 0"],
+            ),
+            (
+                "[answers]\ncorrect = 2.0\n",
+                ["line 2: answers.correct", "is 2, which is not from 0 to 1"],
+            ),
+            (
+                "[answers]\nspread = 1.0\ncorrect = nan\n",
+                ["line 3: answers.correct", "is NaN"],
+            ),
+            (
+                "[answers]\nmedian_tokens = 0.0\n",
+                ["line 2: answers.median_tokens", "is 0"],
+            ),
+            ("[answers]\nspread = -0.5\n", ["line 2: answers.spread", "is -0.5"]),
+            ("[answers]\nmarker = \"\"\n", ["line 2: answers.marker", "empty"]),
+            ("speed = -1.0\n", ["line 1: speed", "is -1"]),
+            ("model = \"m\"\nspeed = inf\n", ["line 2: speed", "is inf"]),
+            ("stream_interval = 0\n", ["line 1: stream_interval", "at least 1"]),
+            ("full_status = 500\n", ["line 1: full_status", "neither 503 nor 429"]),
+            ("replicas = 0\n", ["line 1: replicas", "at least 1"]),
+            (
+                "replicas = 9\nport = 65530\n",
+                ["line 2: port", "no room for 9 replicas"],
+            ),
+            (
+                "[[fault]]\nkind = \"die\"\nshare = 3.0\n",
+                ["line 3: fault 1: share", "is 3"],
+            ),
+            (
+                "[[fault]]\nkind = \"die\"\nshare = 0.0\n",
+                ["line 3: fault 1: share", "is 0"],
+            ),
+            (
+                "[[fault]]\nkind = \"die\"\nshare = nan\n",
+                ["line 3: fault 1: share", "is NaN"],
+            ),
+            (
+                "[[fault]]\nkind = \"die\"\n[[fault]]\nkind = \"empty\"\ntimes = 0\n",
+                ["line 5: fault 2: times", "never"],
+            ),
+            (
+                "[[fault]]\nkind = \"empty\"\nfor = \"0s\"\n",
+                ["line 3: fault 1: for", "never"],
+            ),
+            (
+                "replicas = 2\n[[fault]]\nkind = \"die\"\nreplica = 7\n",
+                ["line 4: fault 1: replica", "is 7, and there are 2, from 0 to 1"],
+            ),
+            ("[[fault]]\nkind = \"die\"\nreplica = -1\n", ["line 3", "replica = -1"]),
+            (
+                "[[fault]]\nkind = \"empty\"\nrequests = [5, 2]\n",
+                ["line 3: fault 1: requests", "5 to 2"],
+            ),
+            (
+                "[[fault]]\nkind = \"empty\"\nrequests = [0, 2]\n",
+                ["line 3: fault 1: requests", "0 to 2"],
+            ),
+            (
+                "[[fault]]\nkind = \"empty\"\nretry_after = \"1s\"\n",
+                ["line 3: fault 1: retry_after", "belongs to"],
+            ),
+            (
+                "[[fault]]\nkind = \"overloaded\"\nas_date = true\n",
+                ["line 3: fault 1: as_date", "not set"],
+            ),
+            (
+                "[[fault]]\nkind = \"empty\"\nafter_tokens = 4\n",
+                ["line 3: fault 1: after_tokens", "belongs to"],
+            ),
+            (
+                "[[fault]]\nkind = \"empty\"\nfor = \"-1s\"\n",
+                ["line 3", "\"-1s\" is no time"],
+            ),
         ] {
             let error = read(text).unwrap_err();
             assert!(expected.iter().all(|part| error.contains(part)), "{text:?}: {error}");
+            assert!(error.contains("tidemill-simulated-"), "the file: {error}");
         }
         assert!(
             Config::read(Path::new("/nowhere"))

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::complaint::Complaint;
 use crate::hash::{mix, uniform};
 
 /// One thing that goes wrong, and for whom. What selects requests applies together; without any, all are met.
@@ -27,6 +28,10 @@ pub struct Fault {
     /// One replica, from 0 on; all unless set.
     #[serde(default)]
     pub replica: Option<u16>,
+    /// Also requests of a single token, by which clients look whether an engine answers before they send it work. Else they are
+    /// spared, unless `requests`, `prompts` or `containing` select them.
+    #[serde(default)]
+    pub probes: bool,
     /// At most so many requests of each replica are met.
     #[serde(default)]
     pub times: Option<u64>,
@@ -120,6 +125,7 @@ impl Fault {
             prompts: Vec::new(),
             containing: None,
             replica: None,
+            probes: false,
             times: None,
             after: Duration::ZERO,
             lasts: None,
@@ -129,23 +135,58 @@ impl Fault {
         }
     }
 
-    /// What is wrong with it, if anything.
+    /// What is wrong with it, if anything, where there are so many replicas.
     #[must_use]
-    pub fn complaint(&self) -> Option<String> {
-        if let Some(share) = self.share.filter(|share| !(0.0..=1.0).contains(share)) {
-            return Some(format!("share is {share}, which is not from 0 to 1"));
+    pub fn complaint(&self, replicas: u16) -> Option<Complaint> {
+        let never = "it would never be met; leave the fault out instead";
+        if let Some(share) = self.share.filter(|share| !(*share > 0.0 && *share <= 1.0)) {
+            let rule = format!("is {share}, which is not above 0 and at most 1");
+            return Some(Complaint::new(&["share"], rule));
         }
         if let Some([first, last]) = self.requests.filter(|[first, last]| first > last || *first == 0) {
-            return Some(format!("requests {first} to {last} are none; the first request is 1"));
+            let rule = format!("{first} to {last} are none; the first request is 1");
+            return Some(Complaint::new(&["requests"], rule));
         }
+        if self.times == Some(0) {
+            return Some(Complaint::new(&["times"], format!("is 0: {never}")));
+        }
+        if self.lasts.is_some_and(|lasts| lasts.is_zero()) {
+            return Some(Complaint::new(&["for"], format!("is 0: {never}")));
+        }
+        if let Some(replica) = self.replica.filter(|replica| *replica >= replicas) {
+            let rule = format!("is {replica}, and there are {replicas}, from 0 to {}", replicas - 1);
+            return Some(Complaint::new(&["replica"], rule));
+        }
+        self.complaint_of_kind()
+    }
+
+    /// What is set and belongs to another kind.
+    fn complaint_of_kind(&self) -> Option<Complaint> {
         let answers_about_time = matches!(self.kind, FaultKind::Overloaded | FaultKind::Unavailable);
         if (self.retry_after.is_some() || self.as_date) && !answers_about_time {
-            return Some("retry_after and as_date belong to overloaded and unavailable".to_owned());
+            let key = if self.retry_after.is_some() {
+                "retry_after"
+            } else {
+                "as_date"
+            };
+            return Some(Complaint::new(&[key], "belongs to overloaded and unavailable"));
+        }
+        if self.as_date && self.retry_after.is_none() {
+            return Some(Complaint::new(
+                &["as_date"],
+                "says how retry_after is written, which is not set",
+            ));
         }
         if self.after_tokens > 0 && !matches!(self.kind, FaultKind::Reset | FaultKind::Stall) {
-            return Some("after_tokens belongs to reset and stall".to_owned());
+            return Some(Complaint::new(&["after_tokens"], "belongs to reset and stall"));
         }
         None
+    }
+
+    /// Whether it meets requests of one token, by which clients look whether an engine answers: where it says so, or selects
+    /// requests one by one.
+    const fn meets_probes(&self) -> bool {
+        self.probes || self.requests.is_some() || !self.prompts.is_empty() || self.containing.is_some()
     }
 
     fn selects_prompts(&self) -> bool {
@@ -167,6 +208,8 @@ pub struct Seen<'a> {
     pub hash: u64,
     /// Text of its prompt.
     pub prompt: &'a str,
+    /// It asks for a single token.
+    pub is_probe: bool,
 }
 
 /// The faults of one replica and how often each was met.
@@ -235,9 +278,11 @@ fn is_current(fault: &Fault, elapsed: Duration) -> bool {
 }
 
 fn meets(fault: &Fault, seen: Seen<'_>) -> bool {
-    fault
-        .requests
-        .is_none_or(|[first, last]| (first..=last).contains(&seen.number))
+    let is_spared = seen.is_probe && !fault.meets_probes();
+    !is_spared
+        && fault
+            .requests
+            .is_none_or(|[first, last]| (first..=last).contains(&seen.number))
         && fault.share.is_none_or(|share| uniform(mix(seen.hash, 0xfa)) < share)
         && (fault.prompts.is_empty() || fault.prompts.contains(&seen.hash))
         && fault
@@ -255,6 +300,7 @@ mod tests {
             number,
             hash,
             prompt: "Q: one",
+            is_probe: false,
         }
     }
 
@@ -311,6 +357,47 @@ mod tests {
             ..all
         };
         assert!(met(&elsewhere, 1..9, 0).is_empty());
+    }
+
+    #[test]
+    fn probes_are_spared_unless_they_are_meant() {
+        let probe = Seen {
+            is_probe: true,
+            ..seen(1, 77)
+        };
+        let all = Fault::new(FaultKind::Reset);
+        let is_met = |fault: &Fault, seen| {
+            Active::new(std::slice::from_ref(fault), 0)
+                .meet(seen, Duration::ZERO)
+                .is_some()
+        };
+        assert!(is_met(&all, seen(1, 77)) && !is_met(&all, probe));
+        let share = Fault {
+            share: Some(1.0),
+            ..all.clone()
+        };
+        assert!(!is_met(&share, probe), "by chance");
+        let meant = [
+            Fault {
+                probes: true,
+                ..all.clone()
+            },
+            Fault {
+                requests: Some([1, 1]),
+                ..all.clone()
+            },
+            Fault {
+                prompts: vec![77],
+                ..all.clone()
+            },
+            Fault {
+                containing: Some("one".to_owned()),
+                ..all
+            },
+        ];
+        for fault in meant {
+            assert!(is_met(&fault, probe), "{fault:?}");
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@
 
 pub mod answers;
 pub mod bounds;
+pub mod complaint;
 pub mod config;
 pub mod faults;
 pub mod model;

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
-use tidemill_domain::{Block, BlockRef, ClusterColumn, ClustersRef, Digest, Item, ItemKey, Manifest, Outline};
+use tidemill_codec::Wire;
+use tidemill_domain::{Block, BlockRef, ClustersRef, Columns, ColumnsRef, Digest, Item, ItemKey, Manifest, Outline};
 use tokio::task::{JoinError, JoinSet};
 
 use crate::objects::{Kind, sealed};
@@ -158,20 +159,32 @@ impl Store {
         self.sealed_object(Kind::Block, digest).await
     }
 
-    /// The clusters of every benchmark of a manifest, in its order; `None` where a benchmark names none.
+    /// What is known of the items of each benchmark without them.
     ///
     /// # Errors
     /// As [`Store::item`], naming the column.
-    pub async fn clusters(&self, manifest: &Manifest) -> Result<Vec<Option<ClusterColumn>>, Error> {
-        let mut columns = Vec::with_capacity(manifest.benchmarks.len());
+    pub async fn columns(&self, manifest: &Manifest) -> Result<Vec<Columns>, Error> {
+        let mut all = Vec::with_capacity(manifest.benchmarks.len());
         for benchmark in &manifest.benchmarks {
-            let column = match &benchmark.clusters {
-                Some(clusters) => Some(self.sealed_object(Kind::Clusters, &clusters.digest).await?),
-                None => None,
-            };
-            columns.push(column);
+            let clusters = benchmark.clusters.as_ref().map(|clusters| &clusters.digest);
+            all.push(Columns {
+                clusters: self.column(Kind::Clusters, clusters).await?,
+                subsets: self.column(Kind::Subsets, benchmark.subsets.as_ref()).await?,
+                weights: self.column(Kind::Weights, benchmark.weights.as_ref()).await?,
+            });
         }
-        Ok(columns)
+        Ok(all)
+    }
+
+    async fn column<T: Wire + Send + Sync + 'static>(
+        &self,
+        kind: Kind,
+        digest: Option<&Digest>,
+    ) -> Result<Option<T>, Error> {
+        match digest {
+            Some(digest) => self.sealed_object(kind, digest).await.map(Some),
+            None => Ok(None),
+        }
     }
 
     /// The outline of a block.
@@ -192,6 +205,8 @@ impl Store {
             named.extend(benchmark.blocks.iter().map(|block| Kind::Block.key(&block.digest)));
             let clusters = benchmark.clusters.iter();
             named.extend(clusters.map(|clusters| Kind::Clusters.key(&clusters.digest)));
+            named.extend(benchmark.subsets.iter().map(|digest| Kind::Subsets.key(digest)));
+            named.extend(benchmark.weights.iter().map(|digest| Kind::Weights.key(digest)));
         }
         let mut looks = JoinSet::new();
         for key in named {
@@ -233,17 +248,37 @@ impl BlockWriter {
         Ok(BlockRef { digest, end })
     }
 
-    /// Writes a benchmark's clusters, and names them.
+    /// Writes a benchmark's columns, and names them.
     ///
     /// # Errors
     /// As [`BlockWriter::block`].
-    pub async fn clusters(&mut self, column: &ClusterColumn) -> Result<ClustersRef, Error> {
-        let (digest, object) = sealed(Kind::Clusters, column)?;
-        self.write(Kind::Clusters, &digest, object).await?;
-        Ok(ClustersRef {
-            digest,
-            count: column.count,
+    pub async fn columns(&mut self, columns: &Columns) -> Result<ColumnsRef, Error> {
+        let clusters = match &columns.clusters {
+            Some(column) => Some(ClustersRef {
+                digest: self.column(Kind::Clusters, column).await?,
+                count: column.count,
+            }),
+            None => None,
+        };
+        let subsets = match &columns.subsets {
+            Some(column) => Some(self.column(Kind::Subsets, column).await?),
+            None => None,
+        };
+        let weights = match &columns.weights {
+            Some(column) => Some(self.column(Kind::Weights, column).await?),
+            None => None,
+        };
+        Ok(ColumnsRef {
+            clusters,
+            subsets,
+            weights,
         })
+    }
+
+    async fn column<T: Wire + Sync>(&mut self, kind: Kind, column: &T) -> Result<Digest, Error> {
+        let (digest, object) = sealed(kind, column)?;
+        self.write(kind, &digest, object).await?;
+        Ok(digest)
     }
 
     /// Writes the outline of a block, and names it.

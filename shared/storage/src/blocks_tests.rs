@@ -14,6 +14,9 @@ fn item(index: u32, bytes: usize, cluster: Option<String>) -> Item {
         choices: Vec::new(),
         correct_choice: None,
         cluster,
+        subset: None,
+        weight: 1.0,
+        material: Vec::new(),
     }
 }
 
@@ -89,9 +92,9 @@ async fn clusters_are_read_without_any_item() {
     std::fs::remove_dir_all(folder.path().join("blocks")).unwrap();
     let store = open(&folder);
     let manifest = store.manifest(&digest).await.unwrap();
-    let clusters = store.clusters(&manifest).await.unwrap();
-    assert_eq!(clusters[0], None);
-    assert_eq!(clusters[1].as_ref().unwrap().of_item, [0, 0, 1]);
+    let clusters = store.columns(&manifest).await.unwrap();
+    assert_eq!(clusters[0].clusters, None);
+    assert_eq!(clusters[1].clusters.as_ref().unwrap().of_item, [0, 0, 1]);
     assert_eq!(manifest.benchmarks[1].clusters.as_ref().unwrap().count, 2);
 }
 
@@ -145,7 +148,8 @@ async fn blocks_in_memory_stay_within_the_bound() {
 #[tokio::test]
 async fn a_manifest_of_version_1_is_read() {
     let folder = tempfile::tempdir().unwrap();
-    let bytes = tidemill_codec::encode(&whole(3, 10)).unwrap();
+    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../codec/tests/golden/manifest.v1.bin");
+    let bytes = std::fs::read(golden).unwrap();
     let digest = Digest::of(&bytes);
     let store = open(&folder);
     store
@@ -154,8 +158,8 @@ async fn a_manifest_of_version_1_is_read() {
         .unwrap();
     for store in [open(&folder), open(&folder)] {
         let manifest = store.manifest(&digest).await.unwrap();
-        assert_eq!(manifest.samples(), 12);
-        assert_eq!(store.item(&manifest, &key(1, 2, 0)).await.unwrap().unwrap().id, "row-2");
+        assert_eq!(manifest.benchmarks[0].items, 2);
+        assert_eq!(store.item(&manifest, &key(0, 1, 0)).await.unwrap().unwrap().id, "chat");
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tidemill_codec::Wire as _;
+use tidemill_codec::{Wire as _, v1};
 use tidemill_domain::{Digest, Manifest, Packer, WholeManifest};
 
 use crate::objects::{Kind, sealed};
@@ -72,8 +72,8 @@ impl Store {
             return Ok(manifest);
         }
         let opened = self.open_object(Kind::Manifest, digest).await?;
-        let manifest = if opened.version == WholeManifest::VERSION {
-            self.split(tidemill_codec::decode::<WholeManifest>(&opened.bytes)?)
+        let manifest = if opened.version == v1::Manifest::VERSION {
+            self.split(tidemill_codec::decode::<v1::Manifest>(&opened.bytes)?.into())
                 .await?
         } else {
             tidemill_codec::decode::<Manifest>(&opened.bytes)?
@@ -97,11 +97,8 @@ impl Store {
                 blocks.push(writer.block(&block, end).await?);
             }
             let items = packer.packed();
-            let clusters = match packer.clusters() {
-                Some(column) => Some(writer.clusters(&column).await?),
-                None => None,
-            };
-            benchmarks.push(benchmark.located(blocks, items, clusters));
+            let columns = writer.columns(&packer.columns()).await?;
+            benchmarks.push(benchmark.located(blocks, items, columns));
         }
         writer.finish().await?;
         Ok(whole.located(benchmarks))
@@ -124,6 +121,7 @@ mod tests {
             suite,
             max_failure_rate: 0.02,
             benchmarks: Vec::new(),
+            groups: Vec::new(),
         }
     }
 

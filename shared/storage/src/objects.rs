@@ -18,6 +18,10 @@ pub enum Kind {
     Clusters,
     /// What order needs to know of a block.
     Outline,
+    /// The subsets of a benchmark's items.
+    Subsets,
+    /// The weights of a benchmark's items.
+    Weights,
 }
 
 impl Kind {
@@ -29,6 +33,8 @@ impl Kind {
             Self::Block => "blocks",
             Self::Clusters => "clusters",
             Self::Outline => "outlines",
+            Self::Subsets => "subsets",
+            Self::Weights => "weights",
         };
         format!("{folder}/{}.zst", digest.hex())
     }
@@ -41,6 +47,8 @@ impl fmt::Display for Kind {
             Self::Block => "block of items",
             Self::Clusters => "clusters",
             Self::Outline => "outline of a block",
+            Self::Subsets => "subsets",
+            Self::Weights => "weights",
         })
     }
 }

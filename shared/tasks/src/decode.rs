@@ -321,7 +321,7 @@ fn settings(fields: &mut Fields<'_, '_>, grader: Option<&GraderSpec>) -> (Settin
     let spare_samples = fields.or_default("spare_samples", 0, |spare: &u32| match samples.checked_add(*spare) {
         Some(_) => Ok(()),
         None => Err(format!(
-            "and samples are {} together, more than {}",
+            "is {spare}: with samples = {samples} that makes {} for each item, which is more than {}",
             u64::from(samples) + u64::from(*spare),
             u32::MAX
         )),

@@ -1,5 +1,7 @@
 //! Reads a table of the suite file field by field, so that one wrong field hides no other.
 
+use std::any::TypeId;
+
 use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
@@ -64,7 +66,7 @@ impl<'a, 'i> Fields<'a, 'i> {
     }
 
     /// A field that may be absent. What the rule says against its value is an error.
-    pub(crate) fn optional<T: DeserializeOwned>(
+    pub(crate) fn optional<T: DeserializeOwned + 'static>(
         &mut self,
         name: &'static str,
         rule: impl FnOnce(&T) -> Result<(), String>,
@@ -72,7 +74,7 @@ impl<'a, 'i> Fields<'a, 'i> {
         let value = self.raw(name)?;
         let line = self.line(value);
         let decoded = T::deserialize(ValueDeserializer::from(value.clone()))
-            .map_err(|error| error.message().to_owned())
+            .map_err(|error| out_of_range::<T>(value.get_ref()).unwrap_or_else(|| error.message().to_owned()))
             .and_then(|value| rule(&value).map(|()| value));
         match decoded {
             Ok(value) => Some(Located { value, line }),
@@ -84,7 +86,7 @@ impl<'a, 'i> Fields<'a, 'i> {
     }
 
     /// A field that must be there.
-    pub(crate) fn required<T: DeserializeOwned>(
+    pub(crate) fn required<T: DeserializeOwned + 'static>(
         &mut self,
         name: &'static str,
         rule: impl FnOnce(&T) -> Result<(), String>,
@@ -96,7 +98,7 @@ impl<'a, 'i> Fields<'a, 'i> {
     }
 
     /// A field with a default, which also stands in for a wrong value so that reading can go on.
-    pub(crate) fn or_default<T: DeserializeOwned>(
+    pub(crate) fn or_default<T: DeserializeOwned + 'static>(
         &mut self,
         name: &'static str,
         default: T,
@@ -169,6 +171,32 @@ impl<'a, 'i> Fields<'a, 'i> {
 #[expect(clippy::unnecessary_wraps, reason = "it stands where rules stand")]
 pub(crate) fn any<T>(_: &T) -> Result<(), String> {
     Ok(())
+}
+
+/// What is wrong with a whole number that its field cannot hold; `None` where something else is.
+fn out_of_range<T: 'static>(value: &DeValue<'_>) -> Option<String> {
+    let DeValue::Integer(written) = value else {
+        return None;
+    };
+    let (least, most) = range_of(TypeId::of::<T>())?;
+    let digits = written.as_str().replace('_', "");
+    let is_within = i128::from_str_radix(&digits, written.radix()).is_ok_and(|value| (least..=most).contains(&value));
+    (!is_within).then(|| format!("is {written}, which is not a whole number from {least} to {most}"))
+}
+
+/// The whole numbers that a field of this type can hold: TOML's go no further than those of 64 bits with a sign.
+fn range_of(kind: TypeId) -> Option<(i128, i128)> {
+    let largest = i128::from(i64::MAX);
+    [
+        (TypeId::of::<u8>(), 0, i128::from(u8::MAX)),
+        (TypeId::of::<u16>(), 0, i128::from(u16::MAX)),
+        (TypeId::of::<u32>(), 0, i128::from(u32::MAX)),
+        (TypeId::of::<u64>(), 0, largest),
+        (TypeId::of::<usize>(), 0, largest),
+        (TypeId::of::<i64>(), i128::from(i64::MIN), largest),
+    ]
+    .into_iter()
+    .find_map(|(known, least, most)| (known == kind).then_some((least, most)))
 }
 
 fn unknown(name: &str, known: &[&str]) -> String {

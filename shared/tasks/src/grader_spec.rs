@@ -74,7 +74,7 @@ fn flag(fields: &mut Fields<'_, '_>, name: &'static str) -> bool {
     or_default(fields, name, false)
 }
 
-fn or_default<T: DeserializeOwned>(fields: &mut Fields<'_, '_>, name: &'static str, default: T) -> T {
+fn or_default<T: DeserializeOwned + 'static>(fields: &mut Fields<'_, '_>, name: &'static str, default: T) -> T {
     fields.or_default(name, default, any)
 }
 

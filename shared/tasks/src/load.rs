@@ -80,5 +80,6 @@ fn render(path: &Path, text: &str, problems: &mut Problems, sink: &mut dyn Sink)
         suite,
         max_failure_rate,
         benchmarks,
+        groups: Vec::new(),
     }))
 }

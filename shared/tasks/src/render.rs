@@ -274,6 +274,9 @@ impl Rendering<'_> {
             targets: answer.targets,
             correct_choice: answer.correct,
             cluster,
+            subset: None,
+            weight: 1.0,
+            material: Vec::new(),
         })
     }
 
@@ -332,17 +335,14 @@ impl Rendering<'_> {
             return Ok(None);
         }
         let items = self.packer.packed();
-        let clusters = match self.packer.clusters() {
-            Some(column) => Some(self.sink.clusters(column)?),
-            None => None,
-        };
+        let columns = self.sink.columns(self.packer.columns())?;
         let benchmark = WholeBenchmark {
             name: self.entry.name.clone(),
             settings: self.entry.settings.clone(),
             grader: self.entry.grader.clone(),
             items: Vec::new(),
         };
-        let mut benchmark = benchmark.located(self.blocks, items, clusters);
+        let mut benchmark = benchmark.located(self.blocks, items, columns);
         benchmark.outlines = self.outlines;
         benchmark.spare_samples = self.entry.spare_samples;
         benchmark.penalties = self.entry.penalties;

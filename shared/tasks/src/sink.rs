@@ -2,7 +2,10 @@
 
 use std::collections::HashMap;
 
-use tidemill_domain::{Block, BlockRef, ClusterColumn, ClustersRef, Digest, Item, Manifest, Outline};
+use tidemill_domain::{
+    Block, BlockRef, ClusterColumn, ClustersRef, Columns, ColumnsRef, Digest, Item, Manifest, Outline, SubsetColumn,
+    WeightColumn,
+};
 
 /// Takes in what is rendered.
 pub trait Sink {
@@ -18,11 +21,11 @@ pub trait Sink {
     /// [`Stopped`]; the sink itself knows why.
     fn outline(&mut self, outline: Outline) -> Result<Digest, Stopped>;
 
-    /// Stores the clusters of a benchmark.
+    /// Stores what is known of a benchmark's items without them.
     ///
     /// # Errors
     /// [`Stopped`]; the sink itself knows why.
-    fn clusters(&mut self, column: ClusterColumn) -> Result<ClustersRef, Stopped>;
+    fn columns(&mut self, columns: Columns) -> Result<ColumnsRef, Stopped>;
 }
 
 /// The sink takes nothing more: rendering ends at once.
@@ -34,7 +37,9 @@ pub struct Stopped;
 #[derive(Debug, Default)]
 pub struct Collected {
     blocks: HashMap<Digest, Block>,
-    columns: HashMap<Digest, ClusterColumn>,
+    clusters: HashMap<Digest, ClusterColumn>,
+    subsets: HashMap<Digest, SubsetColumn>,
+    weights: HashMap<Digest, WeightColumn>,
     outlines: HashMap<Digest, Outline>,
 }
 
@@ -68,7 +73,19 @@ impl Collected {
     #[must_use]
     pub fn column(&self, manifest: &Manifest, benchmark: usize) -> Option<&ClusterColumn> {
         let clusters = manifest.benchmarks.get(benchmark)?.clusters.as_ref()?;
-        self.columns.get(&clusters.digest)
+        self.clusters.get(&clusters.digest)
+    }
+
+    /// The subsets of a benchmark.
+    #[must_use]
+    pub fn subsets(&self, manifest: &Manifest, benchmark: usize) -> Option<&SubsetColumn> {
+        self.subsets.get(manifest.benchmarks.get(benchmark)?.subsets.as_ref()?)
+    }
+
+    /// The weights of a benchmark's items.
+    #[must_use]
+    pub fn weights(&self, manifest: &Manifest, benchmark: usize) -> Option<&WeightColumn> {
+        self.weights.get(manifest.benchmarks.get(benchmark)?.weights.as_ref()?)
     }
 }
 
@@ -85,11 +102,25 @@ impl Sink for Collected {
         Ok(digest)
     }
 
-    fn clusters(&mut self, column: ClusterColumn) -> Result<ClustersRef, Stopped> {
-        let (digest, count) = (named("clusters", column.count, self.columns.len()), column.count);
-        self.columns.insert(digest.clone(), column);
-        Ok(ClustersRef { digest, count })
+    fn columns(&mut self, columns: Columns) -> Result<ColumnsRef, Stopped> {
+        Ok(ColumnsRef {
+            clusters: columns.clusters.map(|column| {
+                let count = column.count;
+                ClustersRef {
+                    digest: kept("clusters", &mut self.clusters, column),
+                    count,
+                }
+            }),
+            subsets: columns.subsets.map(|column| kept("subsets", &mut self.subsets, column)),
+            weights: columns.weights.map(|column| kept("weights", &mut self.weights, column)),
+        })
     }
+}
+
+fn kept<T>(kind: &str, known: &mut HashMap<Digest, T>, column: T) -> Digest {
+    let digest = named(kind, 0, known.len());
+    known.insert(digest.clone(), column);
+    digest
 }
 
 /// Names that differ are enough here: nothing is looked up by content.

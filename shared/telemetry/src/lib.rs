@@ -5,7 +5,9 @@
 mod logs;
 pub mod metric;
 mod recorder;
+mod repeats;
 
 pub use logs::{LogFormat, init_logs};
 pub use metric::Metric;
 pub use recorder::{add, count, install, observe, render, set};
+pub use repeats::{Warning, is_said, say_rest};

@@ -11,6 +11,8 @@
 )]
 
 use std::hint::black_box;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,8 +20,10 @@ use std::time::Duration;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use tidemill_aggregator::Fold;
 use tidemill_codec::{Wire, decode, encode};
-use tidemill_domain::{Completion, Digest, EvaluationId, Grade, ItemKey, Manifest, Outcome, Prompt, Release};
-use tidemill_inference::{HttpOutcome, Request, classify};
+use tidemill_domain::{
+    Completion, Digest, EngineKind, EvaluationId, Grade, ItemKey, Manifest, Outcome, Partial, Prompt, Release,
+};
+use tidemill_inference::{Client, Connection, Engine as _, HttpOutcome, OpenAi, Options, Request, Verdict, classify};
 use tidemill_loader::dispatch::Dispatcher;
 use tokio::time::Instant;
 
@@ -109,20 +113,126 @@ fn answers(criterion: &mut Criterion) {
         body: body.into(),
     };
     let prompt = Prompt::Text("Question".to_owned());
-    let request = Request {
-        prompt: &prompt,
+    let request = request(&prompt, false);
+    group.bench_function("an answer of 2,000 characters classified", |bench| {
+        bench.iter(|| classify(black_box(&outcome), &request));
+    });
+}
+
+fn request(prompt: &Prompt, stream: bool) -> Request<'_> {
+    Request {
+        prompt,
         max_tokens: 1_024,
         temperature: 0.0,
         top_p: 1.0,
         stop: &[],
         seed: None,
         penalties: Default::default(),
-        stream: false,
+        stream,
         stall_timeout: Duration::from_secs(120),
+    }
+}
+
+/// Tokens of a streamed answer.
+const STREAMED: u64 = 512;
+
+/// Streamed answers, from the socket to the verdict: events found in the bytes, taken apart and put together. A thread stands
+/// for the engine and sends bytes that were made before. With many events at once nearly all of the time is the parse; one at a
+/// time, as an engine sends them that generates slowly, each costs a read of the socket too.
+fn streaming(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("streaming");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let prompt = Prompt::Text("Question".to_owned());
+    let request = request(&prompt, true);
+    for (name, events_at_once) in [("64 events at once", 64), ("one event at a time", 1)] {
+        let (chunks, bytes) = streamed_answer(events_at_once);
+        let client = Client::new(&serve(chunks), &Options::default()).unwrap();
+        let engine = OpenAi::new(client, "m", EngineKind::Vllm);
+        group.throughput(Throughput::Bytes(bytes as u64));
+        group.bench_function(format!("an answer of {STREAMED} tokens, {name}"), |bench| {
+            bench.iter(|| {
+                let mut partial = Partial::default();
+                let attempt = runtime.block_on(engine.complete(&request, Connection::Kept, &mut partial));
+                let Verdict::Done(answer) = attempt.verdict else {
+                    panic!("{:?}", attempt.verdict)
+                };
+                assert_eq!(
+                    (answer.completion_tokens, partial.tokens.len() as u64),
+                    (STREAMED, STREAMED)
+                );
+            });
+        });
+    }
+    group.finish();
+}
+
+/// An answer as vLLM streams it, in chunks of so many events; and how many bytes it is.
+fn streamed_answer(events_at_once: usize) -> (Vec<Vec<u8>>, usize) {
+    let event = |token: u64| {
+        let (prompt, reason) = (
+            if token == 0 { "[1,2,3]" } else { "null" },
+            if token + 1 == STREAMED { "\"length\"" } else { "null" },
+        );
+        format!(
+            r#"data: {{"id":"cmpl-1","object":"text_completion","created":1,"model":"m","choices":[{{"index":0,"text":" word","logprobs":null,"finish_reason":{reason},"stop_reason":null,"prompt_token_ids":{prompt},"token_ids":[{token}]}}],"usage":null}}"#
+        ) + "\n\n"
     };
-    group.bench_function("an answer of 2,000 characters classified", |bench| {
-        bench.iter(|| classify(black_box(&outcome), &request));
+    let mut events: Vec<String> = (0..STREAMED).map(event).collect();
+    events.push(format!(
+        r#"data: {{"id":"cmpl-1","object":"text_completion","created":1,"model":"m","choices":[],"usage":{{"prompt_tokens":3,"total_tokens":{},"completion_tokens":{STREAMED}}}}}"#,
+        STREAMED + 3
+    ) + "\n\n");
+    events.push("data: [DONE]\n\n".to_owned());
+    let bytes = events.iter().map(String::len).sum();
+    let chunk = |events: &[String]| {
+        let data = events.concat();
+        format!("{:x}\r\n{data}\r\n", data.len()).into_bytes()
+    };
+    let mut chunks: Vec<Vec<u8>> = events.chunks(events_at_once).map(chunk).collect();
+    chunks.push(b"0\r\n\r\n".to_vec());
+    (chunks, bytes)
+}
+
+/// Serves the same streamed answer to every request, each chunk with a write of its own. Its address.
+fn serve(chunks: Vec<Vec<u8>>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for connection in listener.incoming().flatten() {
+            // Its client ends it, which may be in the middle of an answer when the benchmark ends.
+            drop(answer_all(connection, &chunks));
+        }
     });
+    url
+}
+
+fn answer_all(mut connection: TcpStream, chunks: &[Vec<u8>]) -> std::io::Result<()> {
+    connection.set_nodelay(true)?;
+    let mut requests = BufReader::new(connection.try_clone()?);
+    loop {
+        let mut length = 0;
+        loop {
+            let mut line = String::new();
+            if requests.read_line(&mut line)? == 0 {
+                return Ok(());
+            }
+            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                length = value.trim().parse().unwrap();
+            }
+            if line == "\r\n" {
+                break;
+            }
+        }
+        requests.read_exact(&mut vec![0; length])?;
+        connection
+            .write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")?;
+        for chunk in chunks {
+            connection.write_all(chunk)?;
+        }
+    }
 }
 
 /// A whole answer as vLLM sends it.
@@ -161,5 +271,5 @@ fn folding(criterion: &mut Criterion) {
     });
 }
 
-criterion_group!(hot, encoding, dispatching, answers, folding);
+criterion_group!(hot, encoding, dispatching, answers, streaming, folding);
 criterion_main!(hot);

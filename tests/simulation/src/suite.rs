@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tidemill_aggregator::Fold;
 use tidemill_domain::{
     Benchmark, BenchmarkName, BenchmarkResult, Completion, Continuation, Digest, Ending, EvaluationId, Expectation,
-    GraderSpec, Item, ItemKey, Manifest, Penalties, Prompt, Served, Settings, SuiteName, SuiteRef, TeamId, Tier,
-    Timestamp, length_class,
+    GraderSpec, Item, ItemKey, Manifest, Penalties, Prompt, Reasoning, Served, Settings, SuiteName, SuiteRef, TeamId,
+    Tier, Timestamp, length_class,
 };
 use tidemill_grader::Suite;
 use tidemill_grader::step;
@@ -159,6 +159,7 @@ fn manifest(items: u32) -> Manifest {
             benchmark("numbers", items, 2, numeric),
             benchmark("words", items, 1, exact),
         ],
+        groups: Vec::new(),
     }
 }
 
@@ -170,6 +171,9 @@ fn item(index: u32, target: &str) -> Item {
         choices: Vec::new(),
         correct_choice: None,
         cluster: None,
+        subset: None,
+        weight: 1.0,
+        material: Vec::new(),
     }
 }
 
@@ -194,6 +198,10 @@ fn benchmark(title: &str, items: u32, samples: u32, grader: GraderSpec) -> Bench
         // Of those that are drawn several times the last is spare.
         spare_samples: samples - 1,
         outlines: Vec::new(),
+        reasoning: Reasoning::default(),
+        metrics: Vec::new(),
+        subsets: None,
+        weights: None,
     }
 }
 

@@ -178,6 +178,9 @@ fn whole(manifest: Manifest) -> WholeManifest {
         choices: Vec::new(),
         correct_choice: None,
         cluster: None,
+        subset: None,
+        weight: 1.0,
+        material: Vec::new(),
     };
     let benchmarks = manifest.benchmarks.into_iter().map(|benchmark| WholeBenchmark {
         name: benchmark.name,

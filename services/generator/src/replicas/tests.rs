@@ -511,3 +511,45 @@ fn long_answers_are_spread_by_what_is_outstanding() {
     assert_eq!(replicas.fit(0, &expecting(8_000)), Fit::Elsewhere);
     assert_eq!(replicas.fit(1, &expecting(8_000)), Fit::Any);
 }
+
+#[test]
+fn why_a_replica_takes_nothing_is_told_until_it_takes_something() {
+    let mut now = Instant::now();
+    let mut replicas = Replicas::new(1, Duration::from_secs(120));
+    let index = replicas.join("a", 8, now);
+    let trouble = |replicas: &Replicas, now| replicas.capacity(now).replicas[0].trouble.clone();
+    assert_eq!(trouble(&replicas, now), None);
+    let busy = |overloaded| Sign::Busy {
+        overloaded,
+        pause: Some(Duration::from_secs(7)),
+    };
+    let begun = now;
+    for _ in 0..5 {
+        replicas.note(index, busy(false), now);
+        now += Duration::from_secs(8);
+    }
+    replicas.note(index, busy(false), now);
+    let told = trouble(&replicas, now).unwrap();
+    assert_eq!((told.kind, told.since_seconds), (TroubleKind::Unavailable, 40));
+    assert!(
+        told.next_seconds.is_some_and(|next| (7..=9).contains(&next)),
+        "{told:?}"
+    );
+    replicas.note(index, busy(true), now);
+    assert_eq!(trouble(&replicas, now).unwrap().kind, TroubleKind::Overloaded);
+    // Away counts from when it was found away, also when a try in between found it so again.
+    replicas.note(index, Sign::Away, now);
+    let away = trouble(&replicas, now + Duration::from_secs(3)).unwrap();
+    assert_eq!((away.kind, away.since_seconds), (TroubleKind::Away, 3));
+    replicas.looked(index, Looked::Answered, Load::default(), None, now);
+    replicas.note(
+        index,
+        Sign::Refusing("no such model".to_owned()),
+        now + Duration::from_secs(4),
+    );
+    let refusing = trouble(&replicas, now + Duration::from_secs(4)).unwrap();
+    assert_eq!((refusing.kind, refusing.since_seconds), (TroubleKind::Refusing, 4));
+    assert_eq!(refusing.reason.as_deref(), Some("no such model"));
+    replicas.note(index, Sign::Good, now);
+    assert_eq!(trouble(&replicas, now), None, "since {begun:?}");
+}

@@ -33,8 +33,9 @@ pub(super) struct Evaluation {
     queues: Vec<Queue>,
     /// What was held back while another sample of the same generation was out.
     pub(super) returned: VecDeque<u32>,
-    /// Ordinals that are out.
+    /// Ordinals that are out, and how many of them are spare.
     out: BTreeMap<u32, Out>,
+    spare_out: usize,
     /// Ordinals that are held in the DEAD stream.
     held: BTreeSet<u32>,
     /// Another dispatcher may have released items before.
@@ -118,6 +119,7 @@ impl Evaluation {
             queues,
             returned: VecDeque::new(),
             out: BTreeMap::new(),
+            spare_out: 0,
             held: BTreeSet::new(),
             again,
             keeps: false,
@@ -134,6 +136,11 @@ impl Evaluation {
 
     pub(super) fn out_count(&self) -> usize {
         self.out.len()
+    }
+
+    /// Samples that are out and no spare ones.
+    pub(super) fn required_out(&self) -> usize {
+        self.out.len() - self.spare_out
     }
 
     pub(super) const fn left(&self) -> u64 {
@@ -228,7 +235,7 @@ impl Evaluation {
             charged,
             class: self.queues[index].released(head.ordinal),
         };
-        self.out.insert(head.ordinal, out);
+        self.put_out(head.ordinal, out);
         self.release_of(head.ordinal, self.again, reuse)
     }
 
@@ -245,6 +252,22 @@ impl Evaluation {
             .into_iter()
             .map(|ordinal| self.release_of(ordinal, true, reuse))
             .collect()
+    }
+
+    fn put_out(&mut self, ordinal: u32, out: Out) -> Option<Out> {
+        let before = self.out.insert(ordinal, out);
+        self.spare_out += usize::from(before.is_none() && self.is_spare(ordinal));
+        before
+    }
+
+    fn take_out(&mut self, ordinal: u32) -> Option<Out> {
+        let out = self.out.remove(&ordinal);
+        self.spare_out -= usize::from(out.is_some() && self.is_spare(ordinal));
+        out
+    }
+
+    fn is_spare(&self, ordinal: u32) -> bool {
+        self.queues[self.benchmark_of(ordinal)].spares(ordinal)
     }
 
     fn benchmark_of(&self, ordinal: u32) -> usize {
@@ -290,7 +313,7 @@ impl Evaluation {
     /// Notes a completion; `None` when the key is none of this evaluation or was done before.
     pub(super) fn complete(&mut self, key: &ItemKey, length: Option<AnswerLength>) -> Option<Completed> {
         let ordinal = self.ordinal(key)?;
-        let out = self.out.remove(&ordinal);
+        let out = self.take_out(ordinal);
         self.held.remove(&ordinal);
         let is_new = self.done.insert(ordinal);
         // Not released here: another dispatcher was at it before.
@@ -345,9 +368,10 @@ impl Evaluation {
     pub(super) fn hold(&mut self, held: &HashSet<ItemKey>, now: Instant) -> (Vec<GenerationKey>, Vec<GenerationKey>) {
         let before = std::mem::take(&mut self.held);
         let (mut settled, mut begun) = (Vec::new(), Vec::new());
-        for key in held.iter().filter(|key| key.evaluation == self.id) {
+        let id = self.id.clone();
+        for key in held.iter().filter(|key| key.evaluation == id) {
             if let Some(ordinal) = self.ordinal(key).filter(|ordinal| !self.done.contains(*ordinal)) {
-                if let Some(out) = self.out.remove(&ordinal) {
+                if let Some(out) = self.take_out(ordinal) {
                     self.queues[key.benchmark as usize].ended(ordinal, None, out.class);
                     settled.extend(self.generation(ordinal));
                 }
@@ -355,13 +379,14 @@ impl Evaluation {
             }
         }
         // Its letter is gone: it was retried, and may wait in READY, which then refuses it; or it is nowhere.
-        for ordinal in before.difference(&self.held).copied() {
+        let freed: Vec<u32> = before.difference(&self.held).copied().collect();
+        for ordinal in freed {
             let overdue = Out {
                 since: now.checked_sub(RELEASE_AGAIN_AFTER).unwrap_or(now),
                 charged: None,
                 class: 0,
             };
-            if self.out.insert(ordinal, overdue).is_none() {
+            if self.put_out(ordinal, overdue).is_none() {
                 begun.extend(self.generation(ordinal));
             }
         }

@@ -281,6 +281,34 @@ fn spare_samples_go_when_nothing_else_waits_and_all_of_them_end() {
 }
 
 #[test]
+fn spare_samples_are_not_released_while_others_wait_for_a_slot() {
+    let now = Instant::now();
+    let mut manifest = manifest_of(&[("b", 100, 3, 1_000)]);
+    manifest.benchmarks[0].spare_samples = 2;
+    let mut dispatcher = Dispatcher::default();
+    add(&mut dispatcher, "a", manifest);
+    let spare = |releases: &[Release]| releases.iter().filter(|release| release.key.sample > 0).count();
+    // Slots are expected, and none is there yet.
+    dispatcher.set_slots(1_024);
+    dispatcher.set_sure(0);
+    let first = dispatcher.release(now);
+    assert_eq!((first.len(), spare(&first)), (100, 0));
+    dispatcher.set_sure(64);
+    assert!(dispatcher.release(now).is_empty(), "36 wait for a slot");
+    first[..35].iter().for_each(|release| dispatcher.complete(&release.key));
+    assert!(dispatcher.release(now).is_empty(), "one waits for a slot");
+    dispatcher.hold(&HashSet::from([first[35].key.clone()]), now);
+    let then = dispatcher.release(now);
+    assert_eq!((then.len(), spare(&then)), (200, 200));
+    // One that comes back is no spare one, and nothing of them is counted twice.
+    dispatcher.hold(&HashSet::new(), now);
+    then.iter()
+        .chain(&first)
+        .for_each(|release| dispatcher.complete(&release.key));
+    assert_eq!((dispatcher.out(), dispatcher.left()), (0, 0));
+}
+
+#[test]
 fn prompts_that_begin_alike_stay_together_where_no_answer_is_a_straggler() {
     let items = 4_000_u32;
     // Two hundred documents with twenty questions each, in any order; lengths that have nothing to do with them.

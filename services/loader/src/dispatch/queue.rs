@@ -86,7 +86,7 @@ impl Queue {
             first,
             items: benchmark.items,
             samples,
-            required: samples.saturating_sub(benchmark.spare_samples).max(samples.min(1)),
+            required: benchmark.required_samples(),
             cap,
             passes: VecDeque::new(),
             remaining: 0,
@@ -208,6 +208,11 @@ impl Queue {
         };
         self.waiting_tokens = self.waiting_tokens.saturating_sub(class_length(self.class(item)));
         item
+    }
+
+    /// Whether a sample is a spare one.
+    pub(super) fn spares(&self, ordinal: u32) -> bool {
+        (ordinal - self.first) % self.samples.max(1) >= self.required
     }
 
     fn item_of(&self, ordinal: u32) -> u32 {

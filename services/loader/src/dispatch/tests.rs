@@ -1,6 +1,7 @@
 use super::*;
 use tidemill_domain::{
-    Benchmark, BenchmarkName, Continuation, GraderSpec, Normalise, Penalties, Settings, SuiteName, SuiteRef, Tier,
+    Benchmark, BenchmarkName, Continuation, GraderSpec, Normalise, Penalties, Reasoning, Settings, SuiteName, SuiteRef,
+    Tier,
 };
 
 fn benchmark(name: &str, items: u32, samples: u32, max_tokens: u32) -> Benchmark {
@@ -34,6 +35,10 @@ fn benchmark(name: &str, items: u32, samples: u32, max_tokens: u32) -> Benchmark
         continuation: Continuation::default(),
         spare_samples: 0,
         outlines: Vec::new(),
+        reasoning: Reasoning::default(),
+        metrics: Vec::new(),
+        subsets: None,
+        weights: None,
     }
 }
 
@@ -56,6 +61,7 @@ pub(crate) fn manifest_of(benchmarks: &[(&str, u32, u32, u32)]) -> Manifest {
         suite,
         max_failure_rate: 0.0,
         benchmarks: benchmarks.collect(),
+        groups: Vec::new(),
     }
 }
 

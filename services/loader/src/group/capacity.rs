@@ -93,6 +93,12 @@ impl Capacity {
         // Whoever takes nothing now may take something in a moment, and must find it.
         slots.sum::<usize>().clamp(bound.min(1), bound.max(1)).min(bound)
     }
+
+    /// Those of the slots that generators said they have.
+    fn said(&self, bound: usize) -> usize {
+        let slots: usize = self.generators.values().map(|word| word.slots as usize).sum();
+        slots.min(bound)
+    }
 }
 
 /// What generators say of a group, as long as this lives.
@@ -212,6 +218,7 @@ impl Runner {
     pub(super) fn apply_capacity(&mut self) {
         let slots = self.capacity.slots(self.bound, Instant::now());
         self.dispatcher.set_slots(slots);
+        self.dispatcher.set_sure(self.capacity.said(self.bound));
     }
 }
 
@@ -238,6 +245,7 @@ mod tests {
     fn slots_are_what_fresh_generators_take_within_the_bound() {
         let (mut capacity, now) = (Capacity::default(), Instant::now());
         assert_eq!((capacity.slots(64, now), capacity.slots(100_000, now)), (64, START));
+        assert_eq!(capacity.said(64), 0, "what is assumed is none that anybody has");
         let mut note = |generator: &str, slots, at| {
             capacity.note(said(generator, Some(slots)), at);
             capacity.note(said(generator, Some(slots)), at);
@@ -245,6 +253,7 @@ mod tests {
         note("a", 30, now);
         note("b", 40, now + FRESH_FOR / 2);
         assert_eq!((capacity.slots(64, now), capacity.slots(1_000, now)), (64, 70));
+        assert_eq!((capacity.said(64), capacity.said(1_000)), (64, 70));
         assert_eq!(capacity.slots(1_000, now + FRESH_FOR), 40, "the first one is gone");
         capacity.note(said("b", None), now);
         assert_eq!(capacity.slots(64, now), 64, "nobody is left who said anything");

@@ -166,36 +166,93 @@ fn continued(kind: EngineKind) -> Vec<Prompt> {
     prompts
 }
 
-const CAP: u32 = 32;
+/// How long the answers are that are cut: llama.cpp serves a whole model on one thread.
+const fn cap(kind: EngineKind) -> u32 {
+    if matches!(kind, EngineKind::LlamaCpp) { 16 } else { 32 }
+}
+
+/// After how many events an answer is cut, one cut after the other. A stop text is looked for after every event where that is
+/// cheap, because what matters is where in the stop text the cut falls.
+fn cuts(kind: EngineKind, step: usize) -> impl Iterator<Item = usize> {
+    let step = if kind == EngineKind::LlamaCpp { 3 } else { step };
+    (2..cap(kind) as usize).step_by(step)
+}
+
+/// A way to the engine on which an answer ends after so many events, and on which all is kept that the engine is sent.
+struct Way {
+    engine: OpenAi,
+    sent: Arc<Mutex<Vec<u8>>>,
+    passing: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Way {
+    fn drop(&mut self) {
+        self.passing.abort();
+    }
+}
+
+impl Way {
+    async fn open(real: &Real, events: usize) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let upstream = real.engine.url().trim_start_matches("http://").to_owned();
+        let sent = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&sent);
+        let passing = tokio::spawn(async move {
+            // The first connections carry what is asked beside the answer.
+            while let Ok((client, _)) = listener.accept().await {
+                let server = tokio::net::TcpStream::connect(&upstream).await.unwrap();
+                tokio::spawn(pass(client, server, events, Arc::clone(&kept)));
+            }
+        });
+        let client = Client::new(&url, &Options::default()).unwrap();
+        Self {
+            engine: OpenAi::new(client, real.engine.model(), real.kind),
+            sent,
+            passing,
+        }
+    }
+
+    /// The bodies of the requests that were sent, in their order.
+    fn bodies(&self) -> Vec<Value> {
+        let sent = String::from_utf8(self.sent.lock().unwrap().clone()).unwrap();
+        let parts = sent.split("\r\n\r\n").skip(1);
+        parts
+            .filter_map(|part| serde_json::Deserializer::from_str(part).into_iter().next()?.ok())
+            .collect()
+    }
+
+    /// Those of them that generate.
+    fn generations(&self) -> Vec<Value> {
+        let generates = |body: &Value| body.get("prompt").is_some() || body.get("messages").is_some();
+        self.bodies().into_iter().filter(generates).collect()
+    }
+}
 
 /// What had arrived of the answer to a request when its connection ended after so many events; none when it was whole.
 async fn beginning(real: &Real, request: &Request<'_>, events: usize) -> Option<Partial> {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    let upstream = real.engine.url().trim_start_matches("http://").to_owned();
-    let passing = tokio::spawn(async move {
-        // The first connections carry what is asked beside the answer.
-        while let Ok((client, _)) = listener.accept().await {
-            let server = tokio::net::TcpStream::connect(&upstream).await.unwrap();
-            tokio::spawn(pass(client, server, events));
-        }
-    });
-    let client = Client::new(&url, &Options::default()).unwrap();
-    let engine = OpenAi::new(client, real.engine.model(), real.kind);
+    let way = Way::open(real, events).await;
     let mut partial = Partial::default();
-    let attempt = engine.complete(request, Connection::New, &mut partial).await;
-    passing.abort();
+    let attempt = way.engine.complete(request, Connection::New, &mut partial).await;
     (!matches!(attempt.verdict, Verdict::Done(_))).then_some(partial)
 }
 
 /// Passes a request on, and of the answer the first so many events.
-async fn pass(mut client: tokio::net::TcpStream, mut server: tokio::net::TcpStream, events: usize) {
+async fn pass(
+    mut client: tokio::net::TcpStream,
+    mut server: tokio::net::TcpStream,
+    events: usize,
+    sent: Arc<Mutex<Vec<u8>>>,
+) {
     let (mut from_client, mut from_server) = (vec![0; 65_536], vec![0; 65_536]);
     let mut seen = Vec::new();
     loop {
         tokio::select! {
             read = client.read(&mut from_client) => match read {
-                Ok(1..) => server.write_all(&from_client[..read.unwrap_or(0)]).await.unwrap(),
+                Ok(count @ 1..) => {
+                    sent.lock().unwrap().extend_from_slice(&from_client[..count]);
+                    server.write_all(&from_client[..count]).await.unwrap();
+                }
                 _ => return,
             },
             read = server.read(&mut from_server) => {
@@ -218,18 +275,18 @@ async fn pass(mut client: tokio::net::TcpStream, mut server: tokio::net::TcpStre
     }
 }
 
-/// Continues the answer to `request` from every fourth token on; how often that could be done.
+/// Continues the answer to `request` after every third event; how often that could be done.
 async fn continue_everywhere(real: &Real, request: &Request<'_>) -> usize {
     let mut uncut = Partial::default();
     let whole = real.ask(request, &mut uncut).await;
     let mut count = 0;
-    for cut in (2..CAP as usize).step_by(3) {
+    for cut in cuts(real.kind, 3) {
         let Some(mut partial) = beginning(real, request, cut).await else {
             continue;
         };
         assert!(whole.text.starts_with(&partial.text));
         assert_eq!(partial.tokens, uncut.tokens[..partial.tokens.len()]);
-        let joined = real.ask(request, &mut partial).await;
+        let joined = ask_for_the_rest(real, request, &mut partial).await;
         assert_eq!(
             (&joined.text, joined.ending),
             (&whole.text, whole.ending),
@@ -245,6 +302,152 @@ async fn continue_everywhere(real: &Real, request: &Request<'_>) -> usize {
     count
 }
 
+/// Asks for the rest of an answer and looks at how that is done: from token ids, which are those of the prompt as the engine
+/// told them and of the answer so far, with a cap that counts what is there. Nothing is tokenized or decorated again.
+async fn ask_for_the_rest(real: &Real, request: &Request<'_>, partial: &mut Partial) -> Answer {
+    let way = Way::open(real, usize::MAX).await;
+    let (before, begun) = (
+        partial.continuations,
+        [&partial.prompt_tokens[..], &partial.tokens[..]].concat(),
+    );
+    let prompt_tokens = partial.prompt_tokens.len();
+    let attempt = way.engine.complete(request, Connection::New, partial).await;
+    let Verdict::Done(answer) = attempt.verdict else {
+        panic!("{:?}", attempt.verdict)
+    };
+    let generations = way.generations();
+    if partial.continuations > before
+        && let Some(body) = generations.last()
+    {
+        let prompt = ids(&body["prompt"]);
+        assert!(begun.starts_with(&prompt) && prompt.len() > prompt_tokens, "{body}");
+        let generated = prompt.len() - prompt_tokens;
+        assert_eq!(capped(body), u64::from(request.max_tokens) - generated as u64, "{body}");
+    }
+    answer
+}
+
+/// The cap that a request states.
+fn capped(body: &Value) -> u64 {
+    let cap = body.get("max_tokens").or_else(|| body.get("n_predict"));
+    cap.and_then(Value::as_u64)
+        .unwrap_or_else(|| panic!("no cap, which leaves it to the engine: {body}"))
+}
+
+#[tokio::test]
+#[ignore = "needs an engine: make test-engines"]
+async fn every_request_states_its_cap_and_neutral_settings_and_the_engine_takes_them() {
+    const FEW: u32 = 5;
+    let (real, _) = real().await;
+    let way = Way::open(&real, usize::MAX).await;
+    let chat = Prompt::Chat(vec![tidemill_domain::Message {
+        role: "user".to_owned(),
+        content: "Hi".to_owned(),
+    }]);
+    for prompt in [Prompt::Text(PROMPTS[1].to_owned()), chat] {
+        for stream in [false, true] {
+            let request = Request {
+                stream,
+                ..greedy(&prompt, FEW, &[])
+            };
+            let attempt = way
+                .engine
+                .complete(&request, Connection::New, &mut Partial::default())
+                .await;
+            let Verdict::Done(answer) = attempt.verdict else {
+                panic!("{prompt:?}: {:?}", attempt.verdict)
+            };
+            assert_eq!(
+                (answer.completion_tokens, answer.ending),
+                (u64::from(FEW), Ending::Length),
+                "{prompt:?} {stream}"
+            );
+        }
+    }
+    let bodies = way.generations();
+    assert_eq!(bodies.len(), 4, "one request each, and none was refused: {bodies:?}");
+    for body in &bodies {
+        assert_eq!(capped(body), u64::from(FEW), "{body}");
+        // What would otherwise come from the checkpoint's generation_config.json or the server's command line.
+        let neutral = match real.kind {
+            EngineKind::LlamaCpp => json!({ "repeat_penalty": 1.0, "repeat_last_n": 0, "mirostat": 0,
+                "samplers": ["penalties", "temperature", "top_p"] }),
+            _ => json!({ "repetition_penalty": 1.0, "top_k": -1, "min_p": 0.0 }),
+        };
+        let all = json!({ "temperature": 0.0, "top_p": 1.0, "frequency_penalty": 0.0, "presence_penalty": 0.0 });
+        for (name, value) in neutral.as_object().unwrap().iter().chain(all.as_object().unwrap()) {
+            assert_eq!(&body[name], value, "{name} of {body}");
+        }
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs an engine: make test-engines"]
+async fn a_prompt_begins_as_its_tokenizer_has_it_and_with_no_second_start_token() {
+    /// Gemma's start token. The sample checkpoint's tokenizer has none.
+    const GEMMA_START: u32 = 2;
+    let (real, _) = real().await;
+    let prompt = Prompt::Text(PROMPTS[1].to_owned());
+    let plain = real.ask(&greedy(&prompt, 4, &[]), &mut Partial::default()).await;
+    let request = Request {
+        stream: true,
+        ..greedy(&prompt, 4, &[])
+    };
+    let mut partial = Partial::default();
+    let streamed = real.ask(&request, &mut partial).await;
+    println!("prompt {:?}", partial.prompt_tokens);
+    // The engine counts as many when it makes the tokens of the text as when it is handed them.
+    assert_eq!(plain.prompt_tokens, partial.prompt_tokens.len() as u64);
+    assert_eq!(streamed.prompt_tokens, plain.prompt_tokens);
+    let starts = partial.prompt_tokens.iter().filter(|id| **id == GEMMA_START).count();
+    if real.kind == EngineKind::LlamaCpp {
+        assert_eq!((partial.prompt_tokens[0], starts), (GEMMA_START, 1));
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs an engine: make test-engines"]
+async fn a_context_that_choices_share_is_computed_again_only_where_the_engine_must() {
+    let (real, probed) = real().await;
+    if probed.scoring_refusal().await.is_some() {
+        return;
+    }
+    let way = Way::open(&real, usize::MAX).await;
+    let context = PROMPTS[1].repeat(8);
+    let mut scoring = Scoring::new(&context);
+    let before = real.engine.load().await.unwrap();
+    let mut tokens = Vec::new();
+    for choice in [" of the Work", " License"] {
+        let attempt = way.engine.score(&mut scoring, choice, Connection::New).await;
+        let Verdict::Done(scored) = attempt.verdict else {
+            panic!("{choice:?}: {attempt:?}")
+        };
+        tokens.push((scored.prompt_tokens, u64::from(scored.choice.tokens)));
+    }
+    let bodies = way.bodies();
+    let after = real.engine.load().await.unwrap();
+    println!("{tokens:?}: {before:?} to {after:?}");
+    match real.kind {
+        EngineKind::Sglang => {
+            // One request counts the context, and each choice is asked for from its last token on.
+            let starts: Vec<u64> = bodies
+                .iter()
+                .filter_map(|body| body["logprob_start_len"].as_u64())
+                .collect();
+            let wanted: Vec<u64> = tokens.iter().map(|(all, choice)| all - choice - 1).collect();
+            assert_eq!((starts, bodies.len()), (wanted, 3), "{bodies:?}");
+            let hits = after.prefix_hit_tokens.unwrap_or(0) - before.prefix_hit_tokens.unwrap_or(0);
+            assert!(hits >= tokens[1].0 - tokens[1].1 - 1, "{hits} of {tokens:?}");
+        }
+        EngineKind::Vllm => {
+            // Its prompt log-probabilities pass the prefix cache by, and its counters too.
+            assert_eq!(after.prefix_query_tokens, before.prefix_query_tokens);
+            assert_eq!(after.prefix_hit_tokens, before.prefix_hit_tokens);
+        }
+        _ => {}
+    }
+}
+
 #[tokio::test]
 #[ignore = "needs an engine: make test-engines"]
 async fn a_cut_answer_is_continued_as_if_it_were_not_cut() {
@@ -254,7 +457,7 @@ async fn a_cut_answer_is_continued_as_if_it_were_not_cut() {
     for prompt in &continued(real.kind) {
         let request = Request {
             stream: true,
-            ..greedy(prompt, CAP, &[])
+            ..greedy(prompt, cap(real.kind), &[])
         };
         count += continue_everywhere(&real, &request).await;
     }
@@ -270,7 +473,7 @@ async fn a_stop_text_ends_a_continued_answer_wherever_it_was_cut() {
     for prompt in &continued(real.kind) {
         let free = Request {
             stream: true,
-            ..greedy(prompt, CAP, &[])
+            ..greedy(prompt, cap(real.kind), &[])
         };
         let text = real.ask(&free, &mut Partial::default()).await.text;
         // A text of six characters near the end, which lies over the border of some tokens.
@@ -299,7 +502,7 @@ async fn a_stop_text_ends_a_continued_answer_wherever_it_was_cut() {
             "{stop:?} in {:?}",
             whole.text
         );
-        for cut in 2..CAP as usize {
+        for cut in cuts(real.kind, 1) {
             let Some(mut partial) = beginning(&real, &request, cut).await else {
                 continue;
             };
@@ -324,7 +527,7 @@ async fn a_frequency_penalty_goes_on_where_it_was() {
             frequency: 1.5,
             ..Penalties::default()
         },
-        ..greedy(&prompt, CAP, &[])
+        ..greedy(&prompt, cap(real.kind), &[])
     };
     let free = Request {
         penalties: Penalties::default(),

@@ -14,7 +14,7 @@ use tidemill_telemetry::Metric;
 
 use super::advisory;
 use crate::outcome::{self, Recorded};
-use crate::settle::Handled;
+use crate::settle::{Handled, is_said};
 use crate::{Context, Failure, Follow, Published, Start, Ttl};
 
 const SUBJECT: &str = "Tidemill-Subject";
@@ -118,8 +118,10 @@ pub(crate) async fn bury(
     if !is_held {
         let recorded = outcome::record(context, subject, payload, &reason).await;
         match recorded.map_err(|failure| failure.reason)? {
-            Recorded::Stored => tracing::warn!(subject, reason, "its outcome is recorded as a failure"),
-            Recorded::AlreadyThere | Recorded::NobodyWaits(_) => {}
+            Recorded::Stored if is_said("an outcome is recorded as a failure", subject, &reason) => {
+                tracing::warn!(subject, reason, "its outcome is recorded as a failure");
+            }
+            Recorded::Stored | Recorded::AlreadyThere | Recorded::NobodyWaits(_) => {}
         }
     }
     let letter = Letter {
@@ -148,13 +150,15 @@ pub(crate) async fn bury(
         "given up"
     };
     let reason = &letter.reason;
-    tracing::error!(
-        subject,
-        reason,
-        delivered,
-        failures,
-        "{what_next}; kept in the DEAD stream"
-    );
+    if is_said(what_next, subject, reason) {
+        tracing::error!(
+            subject,
+            reason,
+            delivered,
+            failures,
+            "{what_next}; kept in the DEAD stream"
+        );
+    }
     tidemill_telemetry::count(Metric::DeadLetters, [("stage", context.role)]);
     Ok(())
 }

@@ -2,6 +2,8 @@
 
 use serde::Deserialize;
 
+use crate::complaint::Complaint;
+
 /// Settings of answers.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -69,25 +71,25 @@ impl Default for Answers {
 }
 
 impl Answers {
-    /// What is wrong with the settings, if anything.
+    /// What is wrong with the settings, if anything, and with which of them.
     #[must_use]
-    pub fn complaint(&self) -> Option<String> {
-        let shares = [
-            ("tail_share", self.tail_share),
-            ("correlation", self.correlation),
-            ("sample_correlation", self.sample_correlation),
-            ("correct", self.correct),
+    pub fn complaint(&self) -> Option<Complaint> {
+        let ranges = [
+            ("tail_share", self.tail_share, 0.0, 1.0),
+            ("correlation", self.correlation, 0.0, 1.0),
+            ("sample_correlation", self.sample_correlation, 0.0, 1.0),
+            ("correct", self.correct, 0.0, 1.0),
+            ("median_tokens", self.median_tokens, 1.0, 1e6),
+            ("tail_factor", self.tail_factor, 1.0, 1e6),
+            ("chain_tokens", self.chain_tokens, 1.0, 1e6),
+            ("spread", self.spread, 0.0, 1e6),
         ];
-        if let Some((name, value)) = shares.iter().find(|(_, value)| !(0.0..=1.0).contains(value)) {
-            return Some(format!("{name} is {value}, which is not from 0 to 1"));
-        }
-        let sizes = [
-            ("median_tokens", self.median_tokens, 1.0),
-            ("tail_factor", self.tail_factor, 1.0),
-            ("chain_tokens", self.chain_tokens, 1.0),
-            ("spread", self.spread, 0.0),
-        ];
-        let wrong = sizes.iter().find(|(_, value, least)| !(*least..=1e6).contains(value));
-        wrong.map(|(name, value, least)| format!("{name} is {value}, which is not from {least} to 1000000"))
+        let mut wrong = ranges
+            .iter()
+            .filter_map(|(name, value, least, most)| Complaint::of_range(name, *value, *least, *most));
+        wrong.next().or_else(|| {
+            let rule = "is empty, and would be found in every prompt";
+            self.marker.is_empty().then(|| Complaint::new(&["marker"], rule))
+        })
     }
 }

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::complaint::Complaint;
+
 /// Settings of the model; times are virtual.
 ///
 /// The defaults are those of the mock engine behind published comparisons of eval runners (256 sequences, 150 ms to the first
@@ -65,9 +67,9 @@ impl Limits {
         self.step + self.step_per_sequence * decoding + self.prefill_per_token * prefill
     }
 
-    /// What is wrong with the settings, if anything.
+    /// What is wrong with the settings, if anything, and with which of them.
     #[must_use]
-    pub fn complaint(&self) -> Option<String> {
+    pub fn complaint(&self) -> Option<Complaint> {
         let positive = [
             ("max_num_seqs", self.max_num_seqs),
             ("max_batched_tokens", self.max_batched_tokens),
@@ -76,20 +78,26 @@ impl Limits {
             ("max_model_len", self.max_model_len),
         ];
         if let Some((name, _)) = positive.iter().find(|(_, value)| *value == 0) {
-            return Some(format!("{name} must be at least 1"));
+            return Some(Complaint::new(&[name], "must be at least 1"));
         }
         if self.max_batched_tokens < self.max_num_seqs {
-            return Some(format!(
-                "max_batched_tokens ({}) must not be below max_num_seqs ({}): each sequence takes one token a step",
+            let rule = format!(
+                "is {}, below max_num_seqs ({}): each sequence takes one token a step",
                 self.max_batched_tokens, self.max_num_seqs
-            ));
+            );
+            return Some(Complaint::new(&["max_batched_tokens", "max_num_seqs"], rule));
+        }
+        if self.step.is_zero() && self.step_per_sequence.is_zero() {
+            let rule = "and step_per_sequence are both 0: steps must cost something; speed = 0 waits for none of it";
+            return Some(Complaint::new(&["step", "step_per_sequence"], rule));
         }
         let room = u64::from(self.kv_blocks) * u64::from(self.block_size);
         (room < u64::from(self.max_model_len)).then(|| {
-            format!(
-                "kv_blocks x block_size is {room} tokens, less than max_model_len ({}): the longest request would never end",
+            let rule = format!(
+                "x block_size is {room} tokens, less than max_model_len ({}): the longest request would never end",
                 self.max_model_len
-            )
+            );
+            Complaint::new(&["kv_blocks", "block_size", "max_model_len"], rule)
         })
     }
 }

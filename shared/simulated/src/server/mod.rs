@@ -79,7 +79,7 @@ impl SimulatedEngine {
     /// [`StartError`].
     pub fn start(config: Config) -> Result<Self, StartError> {
         if let Some(complaint) = config.complaint() {
-            return Err(StartError::Config(complaint));
+            return Err(StartError::Config(complaint.to_string()));
         }
         let config = Arc::new(config);
         let ledger = Arc::new(Mutex::new(Ledger::new()));

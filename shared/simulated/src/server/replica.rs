@@ -139,7 +139,13 @@ impl Replica {
     }
 
     /// What goes wrong with a request; its prompt's text is made only where a fault reads it.
-    pub(super) fn fault(&self, number: u64, hash: u64, prompt: impl FnOnce() -> String) -> Option<Fault> {
+    pub(super) fn fault(
+        &self,
+        number: u64,
+        hash: u64,
+        is_probe: bool,
+        prompt: impl FnOnce() -> String,
+    ) -> Option<Fault> {
         let mut state = self.lock();
         let elapsed = state.faults_since.elapsed();
         let prompt = if state.faults.reads_prompts() {
@@ -151,6 +157,7 @@ impl Replica {
             number,
             hash,
             prompt: &prompt,
+            is_probe,
         };
         state.faults.meet(seen, elapsed)
     }

@@ -23,6 +23,7 @@ use super::stream::{Streamed, frames};
 use super::{metrics, scripted};
 use crate::answers::{Answer, Question, Sampling, answer, length, prompt_hash};
 use crate::bounds::Job;
+use crate::config::complaint_of;
 use crate::faults::{Fault, FaultKind};
 use crate::model::{Arrival, Refusal, chain};
 use crate::tokens;
@@ -113,7 +114,7 @@ async fn generate(replica: &Arc<Replica>, endpoint: Endpoint, request: Request<I
     let fault = ask
         .prompts
         .first()
-        .and_then(|prompt| replica.fault(number, prompt_hash(prompt), || tokens::text(prompt)));
+        .and_then(|prompt| replica.fault(number, prompt_hash(prompt), ask.is_probe(), || tokens::text(prompt)));
     if let Some(fault) = &fault
         && let Some(outcome) = refuse_by_fault(replica, fault, &mut leaving).await
     {
@@ -531,8 +532,8 @@ async fn simulate(all: &[Arc<Replica>], replica: &Arc<Replica>, request: Request
             json_response(StatusCode::OK, Bytes::from_static(b"{}"))
         }
         (Method::POST, "/simulate/faults") => match serde_json::from_slice::<FaultsBody>(&body_of(request).await?) {
-            Ok(body) => match body.faults.iter().find_map(Fault::complaint) {
-                Some(complaint) => bad_request(&complaint, Some("faults")),
+            Ok(body) => match complaint_of(&body.faults, replica.config.replicas) {
+                Some(complaint) => bad_request(&complaint.to_string(), Some("faults")),
                 None => {
                     set(&body.faults);
                     json_response(StatusCode::OK, Bytes::from_static(b"{}"))

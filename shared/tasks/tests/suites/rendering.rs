@@ -314,14 +314,39 @@ fn spare_samples_are_declared_beside_the_others() {
     assert_eq!(rendered("samples = 2\nspare_samples = 3"), (5, 3, 5));
     assert_eq!(rendered("spare_samples = 1"), (2, 1, 2));
     assert_eq!(rendered("samples = 2"), (2, 0, 2));
-    let folder = Folder::new()
-        .with("suite.toml", question_suite("spare_samples = 4294967295"))
-        .with("rows.jsonl", "{\"q\": 1, \"a\": 2}");
-    let refused = folder.load().unwrap_err().to_string();
-    assert!(
-        refused.contains("field spare_samples: ") && refused.contains("suite.toml:"),
-        "{refused}"
-    );
+    for (fields, message) in [
+        (
+            "spare_samples = 4294967295",
+            "field spare_samples: is 4294967295: with samples = 1 that makes 4294967296 for each item, which is more than 4294967295",
+        ),
+        (
+            "spare_samples = 4294967296",
+            "field spare_samples: is 4294967296, which is not a whole number from 0 to 4294967295",
+        ),
+        (
+            "samples = 99999999999999999999",
+            "field samples: is 99999999999999999999, which is not a whole number from 0 to 4294967295",
+        ),
+        (
+            "max_tokens = -1",
+            "field max_tokens: is -1, which is not a whole number from 0 to 4294967295",
+        ),
+        ("limit = 0x1_0000_0000_0000_0000", "field limit: is "),
+        (
+            "seed = -7",
+            "field seed: is -7, which is not a whole number from 0 to 9223372036854775807",
+        ),
+        ("spare_samples = 1.5", "field spare_samples: "),
+    ] {
+        let folder = Folder::new()
+            .with("suite.toml", question_suite(fields))
+            .with("rows.jsonl", "{\"q\": 1, \"a\": 2}");
+        let refused = folder.load().unwrap_err().to_string();
+        assert!(
+            refused.contains(message) && refused.contains("suite.toml:"),
+            "{fields}: {refused}"
+        );
+    }
 }
 
 #[test]

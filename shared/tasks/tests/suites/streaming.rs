@@ -1,6 +1,6 @@
 //! Suites are rendered a block at a time, whatever their size.
 
-use tidemill_domain::{Block, BlockRef, ClusterColumn, ClustersRef, Digest, Outline};
+use tidemill_domain::{Block, BlockRef, ClustersRef, Columns, ColumnsRef, Digest, Outline};
 use tidemill_tasks::{Collected, LoadError, Sink, Stopped, load};
 
 use crate::support::{Folder, question_suite};
@@ -35,10 +35,14 @@ impl Sink for Counting {
         Ok(Digest::of(&outline.prompts))
     }
 
-    fn clusters(&mut self, column: ClusterColumn) -> Result<ClustersRef, Stopped> {
-        Ok(ClustersRef {
+    fn columns(&mut self, columns: Columns) -> Result<ColumnsRef, Stopped> {
+        let clusters = columns.clusters.map(|column| ClustersRef {
             digest: Digest::of(b"column"),
             count: column.count,
+        });
+        Ok(ColumnsRef {
+            clusters,
+            ..ColumnsRef::default()
         })
     }
 }

@@ -1,0 +1,109 @@
+//! What a benchmark measures beside its score, and means over benchmarks.
+
+use serde::{Deserialize, Serialize};
+
+/// How reasoning is told from the answer. Reasoning holds no answer.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Reasoning {
+    /// Between `<think>` and `</think>`, or `<thinking>` and `</thinking>`.
+    #[default]
+    Think,
+    /// Between these two marks.
+    Marks {
+        /// What begins it.
+        open: String,
+        /// What ends it.
+        close: String,
+    },
+    /// All of the text is the answer.
+    None,
+}
+
+/// Something measured beside the score.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Metric {
+    /// Its name, unique in the benchmark.
+    pub name: String,
+    /// Of what it is made.
+    pub source: MetricSource,
+    /// How.
+    pub aggregation: Aggregation,
+    /// Larger is better.
+    pub higher_is_better: bool,
+}
+
+/// Of what a metric is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MetricSource {
+    /// The grades' measures at the metric's place.
+    Measure,
+    /// The chance that one of so many samples of an item is right.
+    PassAt(u32),
+    /// The answer that most of so many samples of an item give.
+    MajorityAt(u32),
+}
+
+/// What a metric makes of what all samples add to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Aggregation {
+    /// The mean over items of the mean over their samples.
+    Mean,
+    /// The sum of the values over the sum of the weights.
+    WeightedMean,
+    /// e to the power of minus the sum of the log-probabilities over the sum of the weights.
+    Perplexity,
+    /// Minus the sum of the log-probabilities over the sum of the weights, in bits.
+    BitsPerWeight,
+    /// The harmonic mean of precision and recall.
+    F1(Average),
+    /// The correlation of predicted and true classes, by Matthews.
+    Mcc,
+    /// BLEU of the whole corpus.
+    Bleu,
+    /// chrF of the whole corpus.
+    Chrf,
+}
+
+/// How a figure of each class becomes one of all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Average {
+    /// Class 1 alone.
+    Binary,
+    /// Every class the same.
+    Macro,
+    /// Every sample the same.
+    Micro,
+    /// Each class by how often it is true.
+    Weighted,
+}
+
+/// A mean over several benchmarks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Group {
+    /// Its name, unique in the suite.
+    pub name: String,
+    /// What it is made of, at least one.
+    pub members: Vec<Member>,
+    /// How.
+    pub mean: GroupMean,
+    /// The metric of that name instead of the score; every member has it.
+    pub metric: Option<String>,
+}
+
+/// A benchmark of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Member {
+    /// Its ordinal in the manifest.
+    pub benchmark: u32,
+    /// How much it counts, above 0.
+    pub weight: f64,
+}
+
+/// How benchmarks become one figure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum GroupMean {
+    /// The mean of the benchmarks' means, each by its weight.
+    Macro,
+    /// The mean over the items of all, each by its benchmark's weight.
+    Micro,
+}
