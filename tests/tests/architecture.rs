@@ -67,6 +67,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "grader",
         &[
             "domain",
+            "maths",
             "codec",
             "streams",
             "config",

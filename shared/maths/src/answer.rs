@@ -62,10 +62,11 @@ impl Answer {
         Self { source, node }
     }
 
-    /// It was understood as a number, a formula, or a collection of them.
+    /// It was understood as a number, a formula, or a collection of them, with no words in it but units.
     #[must_use]
     pub fn is_mathematics(&self) -> bool {
-        self.node.as_ref().is_some_and(|node| !matches!(node, Node::Text(_)))
+        let is_words = |node: &Node| node.any(&|part| matches!(part, Node::Text(_)));
+        self.node.as_ref().is_some_and(|node| !is_words(node))
     }
 
     /// It says nothing.

@@ -94,17 +94,20 @@ fn command_at(text: &str, offset: usize) -> Option<usize> {
 #[must_use]
 pub fn unwrapped(formula: &str) -> &str {
     const PAIRS: [(&str, &str); 4] = [("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]")];
+    /// Wrappers that stand in each other; nobody writes more.
+    const MAX_WRAPPERS: usize = 16;
     let mut inner = formula.trim();
-    loop {
+    for _ in 0..MAX_WRAPPERS {
         let paired = PAIRS
             .iter()
             .find_map(|(open, close)| inner.strip_prefix(open)?.strip_suffix(close))
             .filter(|paired| !paired.contains('$'));
         match paired.or_else(|| argument(inner)) {
             Some(next) => inner = next.trim(),
-            None => return inner,
+            None => break,
         }
     }
+    inner
 }
 
 /// The argument of a command, or of plain braces, that span the whole formula.

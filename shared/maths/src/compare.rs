@@ -138,7 +138,8 @@ impl Comparer<'_> {
 
     /// Compares as sets, lists, tuples, unions and matrices; `None` when neither is one.
     fn collections(&mut self, one: &Node, other: &Node) -> Result<Option<bool>, Exhausted> {
-        if let (Some(parts), Some(others)) = (relation::pieces(one), relation::pieces(other)) {
+        let are_single = is_single(one) && is_single(other);
+        if let (false, Some(parts), Some(others)) = (are_single, relation::pieces(one), relation::pieces(other)) {
             return self.unordered(&parts, &others).map(Some);
         }
         match (ordered(one), ordered(other)) {
@@ -433,6 +434,11 @@ fn both_signs(node: &Node) -> Vec<Node> {
     }
 }
 
+/// One interval in brackets, which has no parts to compare one by one.
+fn is_single(node: &Node) -> bool {
+    matches!(node, Node::Bracketed { .. })
+}
+
 fn is_collection(node: &Node) -> bool {
     matches!(
         node,
@@ -470,6 +476,9 @@ pub(crate) fn hoisted(node: &Node) -> (Node, Option<Unit>) {
 fn without_letters(node: &Node) -> Option<Node> {
     let is_letter = |node: &Node| match node {
         Node::Name(name) => letter_is_unit(name),
+        Node::Divide(above, below) => {
+            **above == Node::integer(1) && matches!(&**below, Node::Name(name) if letter_is_unit(name))
+        }
         Node::Power(base, exponent) => {
             matches!(&**base, Node::Name(name) if letter_is_unit(name)) && matches!(&**exponent, Node::Number(_))
         }

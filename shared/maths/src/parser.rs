@@ -9,7 +9,9 @@ use crate::steps::{Exhausted, Steps};
 use crate::unit::{Unit, is_unit};
 
 /// How deep brackets, roots and fractions may stand in each other.
-const MAX_DEPTH: usize = 40;
+const MAX_DEPTH: usize = 64;
+/// How many factorials and degree signs may follow each other.
+const MAX_POSTFIX: usize = 4;
 
 /// Why a text is no answer that can be compared as mathematics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -264,7 +266,7 @@ impl Parser<'_> {
                 product = multiplied(product, factor);
             } else if self.take_mark('/') || self.take_command(&["div"]) {
                 let factor = self.signed_factor()?;
-                product = Node::Divide(Box::new(product), Box::new(factor));
+                product = divided(product, factor);
             } else if self.starts_factor() {
                 if matches!(self.peek(), Some(Kind::Number { .. })) && ends_in_number(&product) {
                     return Err(Fault::Syntax);
@@ -344,7 +346,7 @@ impl Parser<'_> {
 
     /// Exponents, factorials and degree signs.
     fn postfix(&mut self, mut base: Node) -> Read<Node> {
-        loop {
+        for _ in 0..MAX_POSTFIX {
             if self.is_degree() {
                 let degree = Unit::degree();
                 base = Node::Quantity(Box::new(base), degree);
@@ -357,6 +359,7 @@ impl Parser<'_> {
                 return Ok(base);
             }
         }
+        Err(Fault::Syntax)
     }
 
     /// Takes `^\circ`, `^{\circ}` or `\degree`.
@@ -383,10 +386,10 @@ impl Parser<'_> {
     }
 
     fn exponent(&mut self) -> Read<Node> {
-        if self.take_mark('-') {
-            return Ok(Node::Negate(Box::new(self.exponent()?)));
-        }
         self.deeper(|parser| {
+            if parser.take_mark('-') {
+                return Ok(Node::Negate(Box::new(parser.exponent()?)));
+            }
             let base = parser.primary()?;
             // Powers of powers bind to the right.
             if parser.take_mark('^') {
@@ -485,6 +488,17 @@ fn multiplied(product: Node, factor: Node) -> Node {
             Node::Product(factors)
         }
         single => Node::Product(vec![single, factor]),
+    }
+}
+
+/// A chain of divisions stays flat, however long it is.
+fn divided(product: Node, factor: Node) -> Node {
+    match product {
+        Node::Product(_) | Node::Divide(..) => {
+            let inverse = Node::Divide(Box::new(Node::integer(1)), Box::new(factor));
+            multiplied(product, inverse)
+        }
+        single => Node::Divide(Box::new(single), Box::new(factor)),
     }
 }
 

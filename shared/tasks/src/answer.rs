@@ -33,7 +33,11 @@ pub(crate) fn resolve(grader: &GraderSpec, target: &Value, choices: Vec<String>)
                 None => Ok(Answer::plain(targets)),
             }
         }
-        GraderSpec::Exact { .. } | GraderSpec::Regex { .. } => Ok(Answer::plain(texts(&targets)?)),
+        GraderSpec::Exact { .. }
+        | GraderSpec::ExactNormalised { .. }
+        | GraderSpec::Regex { .. }
+        | GraderSpec::RegexChain { .. }
+        | GraderSpec::Math { .. } => Ok(Answer::plain(texts(&targets)?)),
     }
 }
 
