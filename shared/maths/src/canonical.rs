@@ -14,11 +14,8 @@ use crate::steps::Steps;
 pub(crate) fn canonical(answer: &Answer, steps: &mut Steps) -> String {
     let formed = answer.node.as_ref().and_then(|node| form(node, steps));
     let text = formed.unwrap_or_else(|| {
-        if answer.source.words.is_empty() || answer.node.is_none() {
-            answer.source.squeezed.clone()
-        } else {
-            answer.source.words.clone()
-        }
+        // What has no form is told apart by its letters.
+        answer.source.squeezed.clone()
     });
     shortened(text)
 }
@@ -127,8 +124,7 @@ fn scalar(node: &Node, steps: &mut Steps) -> Option<String> {
             None => by_value(node, steps),
         },
         Err(Unformed::None) => by_value(node, steps),
-        Err(Unformed::Undefined) => Some("undefined".to_owned()),
-        Err(Unformed::Exhausted) => None,
+        Err(Unformed::Undefined | Unformed::Exhausted) => None,
     }
 }
 

@@ -61,8 +61,10 @@ pub fn compare(target: &Answer, answer: &Answer, steps: &mut Steps) -> Compariso
         _ => {
             comparer.how = "as words";
             let (one, other) = (&target.source.words, &answer.source.words);
-            let is_read = |answer: &Answer| answer.node.is_some();
-            Ok((is_read(target) || is_read(answer)) && !one.is_empty() && one == other)
+            let is_said = [target, answer]
+                .into_iter()
+                .any(|answer| answer.node.as_ref().is_some_and(is_text));
+            Ok(is_said && one == other && one.contains(char::is_alphabetic))
         }
     };
     let how = comparer.how;
@@ -265,8 +267,8 @@ impl Comparer<'_> {
         let (another, others) = hoisted(other);
         match (unit, others) {
             (Some(unit), Some(others)) => self.units(&value, &unit, &another, &others),
-            (Some(unit), None) => self.unit_left_out(&value, &unit, &another),
-            (None, Some(unit)) => self.unit_left_out(&another, &unit, &value),
+            (Some(unit), None) => self.unit_against(&value, &unit, &another),
+            (None, Some(unit)) => self.unit_against(&another, &unit, &value),
             (None, None) => self.letters_as_units(&value, &another),
         }
     }
@@ -282,6 +284,14 @@ impl Comparer<'_> {
         }
         let scaled = |value: &Node, scale: &RBig| Node::Product(vec![value.clone(), Node::Number(scale.clone())]);
         self.scalars(&scaled(value, &measure.scale), &scaled(another, &of.scale))
+    }
+
+    /// A value with a unit against one without, or whose unit is a letter that was read as a variable.
+    fn unit_against(&mut self, value: &Node, unit: &Unit, other: &Node) -> Judged {
+        match without_letters(other) {
+            Some((another, letters)) => self.units(value, unit, &another, &Unit::of_words(&letters)),
+            None => self.unit_left_out(value, unit, other),
+        }
     }
 
     fn unit_left_out(&mut self, value: &Node, unit: &Unit, other: &Node) -> Judged {
@@ -302,8 +312,8 @@ impl Comparer<'_> {
             return Ok(true);
         }
         let stripped = match (one.is_constant(), other.is_constant()) {
-            (true, false) => without_letters(other).map(|value| (one.clone(), value)),
-            (false, true) => without_letters(one).map(|value| (other.clone(), value)),
+            (true, false) => without_letters(other).map(|(value, _)| (one.clone(), value)),
+            (false, true) => without_letters(one).map(|(value, _)| (other.clone(), value)),
             _ => None,
         };
         let Some((one, other)) = stripped else {
@@ -472,26 +482,37 @@ pub(crate) fn hoisted(node: &Node) -> (Node, Option<Unit>) {
     }
 }
 
-/// A constant without letters after it that may be units.
-fn without_letters(node: &Node) -> Option<Node> {
-    let is_letter = |node: &Node| match node {
-        Node::Name(name) => letter_is_unit(name),
-        Node::Divide(above, below) => {
-            **above == Node::integer(1) && matches!(&**below, Node::Name(name) if letter_is_unit(name))
-        }
-        Node::Power(base, exponent) => {
-            matches!(&**base, Node::Name(name) if letter_is_unit(name)) && matches!(&**exponent, Node::Number(_))
-        }
-        _ => false,
-    };
+/// A constant without the letters after it that may be units, and those as the words of a unit.
+fn without_letters(node: &Node) -> Option<(Node, String)> {
     match node {
         Node::Product(factors) => {
-            let values: Vec<Node> = factors.iter().filter(|factor| !is_letter(factor)).cloned().collect();
-            let is_left = !values.is_empty() && values.len() < factors.len();
-            (is_left && values.iter().all(Node::is_constant)).then_some(Node::Product(values))
+            let start = factors.iter().position(|factor| letters(factor).is_some())?;
+            let (values, units) = factors.split_at(start);
+            let words: Option<Vec<String>> = units.iter().map(letters).collect();
+            let is_left = !values.is_empty() && values.iter().all(Node::is_constant);
+            is_left.then_some((Node::Product(values.to_vec()), words?.join(" ")))
         }
-        Node::Divide(above, below) if is_letter(below) => without_letters(above),
-        Node::Negate(inner) => without_letters(inner).map(|value| Node::Negate(Box::new(value))),
+        Node::Divide(above, below) => {
+            let (value, words) = without_letters(above)?;
+            Some((value, format!("{words} per {}", letters(below)?)))
+        }
+        Node::Negate(inner) => {
+            let (value, words) = without_letters(inner)?;
+            Some((Node::Negate(Box::new(value)), words))
+        }
+        _ => None,
+    }
+}
+
+/// A variable that may be a unit, in the words of one.
+fn letters(node: &Node) -> Option<String> {
+    match node {
+        Node::Name(name) if letter_is_unit(name) => Some(name.clone()),
+        Node::Power(base, exponent) => match (&**base, &**exponent) {
+            (Node::Name(name), Node::Number(power)) if letter_is_unit(name) => Some(format!("{name}^{power}")),
+            _ => None,
+        },
+        Node::Divide(above, below) if **above == Node::integer(1) => Some(format!("per {}", letters(below)?)),
         _ => None,
     }
 }

@@ -123,7 +123,8 @@ impl Parser<'_> {
         loop {
             let ends = match self.peek() {
                 None => true,
-                Some(Kind::Mark(mark)) => ")]}|⦄".contains(*mark),
+                Some(Kind::Mark('|')) => self.bars > 0,
+                Some(Kind::Mark(mark)) => ")]}⦄".contains(*mark),
                 Some(Kind::Command(name)) => matches!(name.as_str(), "rangle" | "rvert" | "end"),
                 _ => false,
             };

@@ -19,11 +19,11 @@ const MAX_BITS: usize = 1 << 16;
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Atom {
-    Name(String),
     Pi,
     E,
-    Infinity,
     I,
+    Name(String),
+    Infinity,
     Prime(u64),
 }
 
@@ -239,6 +239,11 @@ impl Polynomial {
     /// The quotient when it is a polynomial.
     fn divided_exactly(&self, other: &Self, steps: &mut Steps) -> Result<Option<Self>, Unformed> {
         const MAX_QUOTIENT: usize = 256;
+        // What is reduced as it is multiplied has no first term that a division could take off.
+        let is_reduced = |(atom, _): &(Atom, Exponent)| matches!(atom, Atom::I | Atom::Prime(_));
+        if other.terms.keys().flatten().any(is_reduced) {
+            return Ok(None);
+        }
         let lowest = self.lowest();
         let mut rest = self.clone();
         let mut quotient = Self { terms: BTreeMap::new() };
