@@ -37,7 +37,8 @@ pub(crate) fn resolve(grader: &GraderSpec, target: &Value, choices: Vec<String>)
         | GraderSpec::ExactNormalised { .. }
         | GraderSpec::Regex { .. }
         | GraderSpec::RegexChain { .. }
-        | GraderSpec::Math { .. } => Ok(Answer::plain(texts(&targets)?)),
+        | GraderSpec::Math { .. }
+        | GraderSpec::Code { .. } => Ok(Answer::plain(texts(&targets)?)),
     }
 }
 
