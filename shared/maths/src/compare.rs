@@ -144,14 +144,16 @@ impl Comparer<'_> {
         if let (false, Some(parts), Some(others)) = (are_single, relation::pieces(one), relation::pieces(other)) {
             return self.unordered(&parts, &others).map(Some);
         }
+        if let (Node::Matrix(rows), Node::Matrix(others)) = (one, other) {
+            return self.matrices(rows, others).map(Some);
+        }
+        let has_signs = one.has_two_signs() || other.has_two_signs();
         match (ordered(one), ordered(other)) {
+            _ if has_signs => {}
             (Some(parts), Some(others)) => return self.tuples(&parts, &others, (one, other)).map(Some),
             (Some(parts), None) if matches!(other, Node::List(_)) => return self.listed(&parts, other).map(Some),
             (None, Some(parts)) if matches!(one, Node::List(_)) => return self.listed(&parts, one).map(Some),
             _ => {}
-        }
-        if let (Node::Matrix(rows), Node::Matrix(others)) = (one, other) {
-            return self.matrices(rows, others).map(Some);
         }
         match (elements(one), elements(other)) {
             (Some(parts), Some(others)) => {

@@ -183,6 +183,8 @@ const EQUAL: &[(&str, &str)] = &[
     (r"\pm 2", "2, -2"),
     (r"1 \pm \sqrt{2}", r"1-\sqrt{2}, 1+\sqrt{2}"),
     (r"x = \pm 3", r"\{-3, 3\}"),
+    (r"(\pm 1, 2)", "(1, 2), (-1, 2)"),
+    (r"(\pm 1, 2)", r"(\mp 1, 2)"),
     (r"\{5\}", "5"),
     (r"\emptyset", r"\{\}"),
     // Tuples, intervals, matrices.
@@ -279,6 +281,11 @@ const DIFFERENT: &[(&str, &str)] = &[
         r"\begin{pmatrix} 1 & 3 \\ 2 & 4 \end{pmatrix}",
     ),
     (r"\begin{pmatrix} 1 & 2 \end{pmatrix}", "(2, 1)"),
+    (
+        r"\begin{pmatrix} 1 & 2 \end{pmatrix}",
+        r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}",
+    ),
+    (r"(\pm 1, 2)", "(1, 2)"),
     ("A", "B"),
     (r"\text{E}", "5"),
     ("yes", "no"),
