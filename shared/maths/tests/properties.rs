@@ -60,10 +60,19 @@ proptest! {
     }
 
     #[test]
-    fn equality_is_symmetric_and_agrees_with_canonical_forms(one in collection(), other in collection()) {
+    fn equality_is_symmetric_and_follows_from_equal_canonical_forms(one in collection(), other in collection()) {
         prop_assert_eq!(equal(&one, &other), equal(&other, &one));
-        let forms = (Answer::read(&one).canonical(), Answer::read(&other).canonical());
-        prop_assert_eq!(equal(&one, &other), forms.0 == forms.1, "{:?}", forms);
+        let (form, another) = (Answer::read(&one).canonical(), Answer::read(&other).canonical());
+        prop_assert!(form != another || equal(&one, &other), "{} and {}", form, another);
+    }
+
+    #[test]
+    fn formulas_are_equal_exactly_when_their_canonical_forms_are(one in formula(), other in formula(), by in 1_u32..9) {
+        let doubled = format!(r"({one}) \cdot {by} - \frac{{{by}}}{{1}} \cdot ({one}) + ({other})");
+        let form = |text: &str| Answer::read(text).canonical();
+        prop_assert!(equal(&doubled, &other));
+        prop_assert_eq!(form(&doubled), form(&other));
+        prop_assert_eq!(equal(&one, &other), form(&one) == form(&other));
     }
 
     #[test]
