@@ -253,9 +253,9 @@ impl Comparer<'_> {
             return Ok(false);
         }
         let times = |one: &Node, other: &Node| Node::Product(vec![one.clone(), other.clone()]);
-        for index in 1..parts.len() {
-            let one = times(&parts[0], &others[index]);
-            let other = times(&parts[index], &others[0]);
+        for (part, another) in parts.iter().zip(others).skip(1) {
+            let one = times(&parts[0], another);
+            let other = times(part, &others[0]);
             if !self.scalars(&one, &other)? {
                 return Ok(false);
             }
