@@ -12,6 +12,7 @@ use crate::code::Code;
 use crate::exact::Exact;
 use crate::family::Family;
 use crate::likelihood::Likelihood;
+use crate::maths::Math;
 use crate::numeric::Numeric;
 use crate::regex::Regex;
 use crate::runner::{Runner, Runners};
@@ -30,6 +31,8 @@ pub struct Grader {
     way: Result<Way, Error>,
     kind: &'static str,
     reasoning: Reasoning,
+    /// How many metrics the benchmark has.
+    metrics: usize,
 }
 
 /// What a grade is made from.
@@ -51,7 +54,14 @@ impl Grader {
             way: way(spec),
             kind: spec.kind(),
             reasoning: reasoning.clone(),
+            metrics: 0,
         }
+    }
+
+    /// The grader of a benchmark with so many metrics: grades hold as many measures, those of the family first.
+    #[must_use]
+    pub fn measuring(self, metrics: usize) -> Self {
+        Self { metrics, ..self }
     }
 
     /// Kind and version, as grades carry it; the kind alone of one that could not be prepared.
@@ -164,7 +174,10 @@ impl Grader {
                 reason: Some(error.to_string()),
                 ..Verdict::of(Outcome::GraderError)
             },
-            Ok(Some(finding)) => Verdict::of_finding(finding, is_cut),
+            Ok(Some(mut finding)) => {
+                finding.measures.resize(self.metrics, None);
+                Verdict::of_finding(finding, is_cut)
+            }
             Ok(None) if is_cut => Verdict::of(Outcome::Truncated),
             Ok(None) => Verdict {
                 reason: self.why_no_answer(completion),
@@ -198,15 +211,15 @@ fn way(spec: &GraderSpec) -> Result<Way, Error> {
         GraderSpec::Exact {
             ignore_case,
             ignore_punctuation,
-        } => Way::Text(Arc::new(Exact {
-            ignore_case: *ignore_case,
-            ignore_punctuation: *ignore_punctuation,
-        })),
+        } => Way::Text(Arc::new(Exact::ignoring(*ignore_case, *ignore_punctuation))),
+        GraderSpec::ExactNormalised { normalisers } => Way::Text(Arc::new(Exact::new(normalisers))),
         GraderSpec::Regex {
             pattern,
             take,
             ignore_case,
-        } => Way::Text(Arc::new(Regex::try_new(pattern, *take, *ignore_case)?)),
+        } => Way::Text(Arc::new(Regex::of_one(pattern, *take, *ignore_case)?)),
+        GraderSpec::RegexChain { patterns, normalisers } => Way::Text(Arc::new(Regex::try_new(patterns, normalisers)?)),
+        GraderSpec::Math { pattern } => Way::Text(Arc::new(Math::try_new(pattern.as_deref())?)),
         GraderSpec::Numeric { pattern, tolerance } => {
             Way::Text(Arc::new(Numeric::try_new(pattern.as_deref(), *tolerance)?))
         }

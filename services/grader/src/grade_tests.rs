@@ -72,8 +72,8 @@ fn a_grade_carries_what_the_aggregator_folds() {
         score: 1.0,
         score_before_cut: None,
         extracted: Some("4".to_owned()),
-        grader: "numeric@1".to_owned(),
-        reason: None,
+        grader: "numeric@2".to_owned(),
+        reason: Some("equals 4".to_owned()),
         truncated: false,
         cut_in_reasoning: false,
         replaced: false,
@@ -85,9 +85,9 @@ fn a_grade_carries_what_the_aggregator_folds() {
         started: Timestamp(1),
         finished: Timestamp(2),
         graded: Timestamp(3),
-        extractor: Some("last-number@1".to_owned()),
-        span: None,
-        canonical: None,
+        extractor: Some("last-number@2".to_owned()),
+        span: Some(Span { start: 8, end: 9 }),
+        canonical: Some("4".to_owned()),
         measures: Vec::new(),
     };
     assert_eq!(grade, expected);

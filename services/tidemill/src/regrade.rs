@@ -184,7 +184,8 @@ impl<'a> Work<'a> {
         folder: &'a str,
     ) -> Self {
         let graders = manifest.benchmarks.iter().zip(specs);
-        let graders = graders.map(|(benchmark, spec)| Grader::new(spec, &benchmark.reasoning));
+        let graders =
+            graders.map(|(benchmark, spec)| Grader::new(spec, &benchmark.reasoning).measuring(benchmark.metrics.len()));
         Self {
             context,
             event,

@@ -33,9 +33,12 @@ pub(crate) fn resolve(grader: &GraderSpec, target: &Value, choices: Vec<String>)
                 None => Ok(Answer::plain(targets)),
             }
         }
-        GraderSpec::Exact { .. } | GraderSpec::Regex { .. } | GraderSpec::Code { .. } => {
-            Ok(Answer::plain(texts(&targets)?))
-        }
+        GraderSpec::Exact { .. }
+        | GraderSpec::ExactNormalised { .. }
+        | GraderSpec::Regex { .. }
+        | GraderSpec::RegexChain { .. }
+        | GraderSpec::Math { .. }
+        | GraderSpec::Code { .. } => Ok(Answer::plain(texts(&targets)?)),
     }
 }
 

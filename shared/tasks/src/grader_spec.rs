@@ -1,21 +1,24 @@
 //! Reads a benchmark's grader table.
 
 use serde::de::DeserializeOwned;
-use tidemill_domain::GraderSpec;
+use tidemill_domain::{AnswerPattern, GraderSpec, Normaliser};
 
 use crate::code_spec;
 use crate::fields::{Fields, Located, any, nearest};
 use crate::suite::{NORMALISE, TAKE};
 
-const AVAILABLE: [&str; 6] = ["exact", "regex", "numeric", "choice", "likelihood", "code"];
-const PLANNED: [&str; 4] = ["math", "f1", "judge", "command"];
-const OPTIONS: [&str; 6] = [
+const AVAILABLE: [&str; 7] = ["exact", "regex", "numeric", "math", "choice", "likelihood", "code"];
+const PLANNED: [&str; 3] = ["f1", "judge", "command"];
+const OPTIONS: [&str; 9] = [
     "ignore_case",
     "ignore_punctuation",
     "pattern",
     "take",
     "tolerance",
     "normalise",
+    "normalisers",
+    "group",
+    "fallbacks",
 ];
 
 /// A text that a grader needs of each row beside its target.
@@ -52,20 +55,11 @@ pub(crate) fn decode(mut fields: Fields<'_, '_>) -> Option<GraderEntry> {
         return decoded.map(|(spec, material)| GraderEntry { spec, material });
     }
     let spec = match kind.as_str() {
-        "exact" => Some(GraderSpec::Exact {
-            ignore_case: flag(&mut fields, "ignore_case"),
-            ignore_punctuation: flag(&mut fields, "ignore_punctuation"),
+        "exact" => Some(exact(&mut fields)),
+        "regex" => regex_chain(&mut fields),
+        "math" => Some(GraderSpec::Math {
+            pattern: pattern(&mut fields),
         }),
-        "regex" => {
-            let pattern = fields.required("pattern", compiles);
-            let take = or_default(&mut fields, "take", TAKE);
-            let ignore_case = flag(&mut fields, "ignore_case");
-            pattern.map(|pattern| GraderSpec::Regex {
-                pattern: pattern.value,
-                take,
-                ignore_case,
-            })
-        }
         "numeric" => Some(GraderSpec::Numeric {
             pattern: pattern(&mut fields),
             tolerance: fields.or_default("tolerance", 0.0, tolerance),
@@ -91,6 +85,80 @@ fn finish(fields: Fields<'_, '_>, kind: &str) {
         let is_option = OPTIONS.contains(&name) || is_of_code;
         is_option.then(|| format!("is not an option of grader kind {kind}"))
     });
+}
+
+/// The switches of the first version stay what they are; named normalisers are a grader of their own.
+fn exact(fields: &mut Fields<'_, '_>) -> GraderSpec {
+    let (ignore_case, ignore_punctuation) = (flag(fields, "ignore_case"), flag(fields, "ignore_punctuation"));
+    let mut normalisers: Vec<Normaliser> = or_default(fields, "normalisers", Vec::new());
+    if normalisers.is_empty() {
+        return GraderSpec::Exact {
+            ignore_case,
+            ignore_punctuation,
+        };
+    }
+    if ignore_case {
+        normalisers.push(Normaliser::Case);
+    }
+    if ignore_punctuation {
+        normalisers.extend([Normaliser::Punctuation, Normaliser::Whitespace]);
+    }
+    normalisers.sort_unstable();
+    normalisers.dedup();
+    GraderSpec::ExactNormalised { normalisers }
+}
+
+/// One pattern alone stays what it is; with a group, normalisers or fallbacks it is a chain.
+fn regex_chain(fields: &mut Fields<'_, '_>) -> Option<GraderSpec> {
+    let pattern = fields.required("pattern", compiles);
+    let take = or_default(fields, "take", TAKE);
+    let ignore_case = flag(fields, "ignore_case");
+    let group = fields.optional("group", any::<u32>);
+    let fallbacks: Vec<String> = fields.or_default("fallbacks", Vec::new(), |patterns: &Vec<String>| {
+        patterns.iter().try_for_each(compiles)
+    });
+    let mut normalisers: Vec<Normaliser> = or_default(fields, "normalisers", Vec::new());
+    let pattern = pattern?;
+    if let Some(group) = &group {
+        let groups = groups(&pattern.value);
+        if group.value >= groups {
+            let message = format!("must be below {groups}: the pattern's groups, and 0 for the whole match");
+            fields.error("group", group.line, message);
+        }
+    }
+    let group = group.map(|group| group.value);
+    if group.is_none() && fallbacks.is_empty() && normalisers.is_empty() {
+        return Some(GraderSpec::Regex {
+            pattern: pattern.value,
+            take,
+            ignore_case,
+        });
+    }
+    if ignore_case {
+        normalisers.push(Normaliser::Case);
+    }
+    normalisers.sort_unstable();
+    normalisers.dedup();
+    let first = AnswerPattern {
+        pattern: pattern.value,
+        group,
+        take,
+    };
+    let others = fallbacks.into_iter().map(|pattern| AnswerPattern {
+        pattern,
+        group: None,
+        take,
+    });
+    Some(GraderSpec::RegexChain {
+        patterns: std::iter::once(first).chain(others).collect(),
+        normalisers,
+    })
+}
+
+/// The groups of a pattern that compiles, the whole match among them.
+fn groups(pattern: &str) -> u32 {
+    let groups = regex::Regex::new(pattern).map_or(0, |pattern| pattern.captures_len());
+    u32::try_from(groups).unwrap_or(u32::MAX)
 }
 
 fn known_kind(kind: &str) -> Result<(), String> {

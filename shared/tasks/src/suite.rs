@@ -5,7 +5,7 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use tidemill_domain::{CodeLimits, Continuation, Normalise, ProgramPlace, Take, Tier};
+use tidemill_domain::{CodeLimits, Continuation, Normalise, Normaliser, ProgramPlace, Take, Tier};
 
 pub(crate) const MAX_FAILURE_RATE: f64 = 0.02;
 pub(crate) const MAX_TOKENS: u32 = 256;
@@ -142,6 +142,12 @@ pub enum GraderTable {
         /// Compare without punctuation. Default false.
         #[schemars(default)]
         ignore_punctuation: bool,
+        /// What makes no difference between answer and target, in any order: `unicode` (NFKC), `latex` (dollar signs, `\text{}` and
+        /// the like), `case`, `numbers` (thousands separators, zeros after the point), `punctuation`, `articles` (a, an, the),
+        /// `whitespace`. Default none.
+        #[schemars(default)]
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        normalisers: Vec<Normaliser>,
     },
     /// A pattern finds the answer, which must equal a target.
     Regex {
@@ -153,6 +159,18 @@ pub enum GraderTable {
         /// Compare without regard to case. Default false.
         #[schemars(default)]
         ignore_case: bool,
+        /// The number of the pattern's group that is the answer, 0 for the whole match. Default the first group, else the whole
+        /// match.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        group: Option<u32>,
+        /// Patterns for answers in which the first finds nothing, tried in this order. Default none.
+        #[schemars(default)]
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        fallbacks: Vec<String>,
+        /// What makes no difference between answer and target, as for kind `exact`. Default none.
+        #[schemars(default)]
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        normalisers: Vec<Normaliser>,
     },
     /// The last number of the answer equals the target as a number.
     Numeric {
@@ -162,6 +180,13 @@ pub enum GraderTable {
         /// Largest absolute difference that still counts as equal. Default 0.
         #[schemars(default, range(min = 0.0))]
         tolerance: f64,
+    },
+    /// The answer equals the target as mathematics: fractions, roots, units, percent, sets, intervals, formulas. It is what the last
+    /// `\boxed{}` holds, else what is announced as the answer, else the last formula, else the last number.
+    Math {
+        /// Narrows where the answer is looked for: the last match's first group. Default everywhere.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pattern: Option<String>,
     },
     /// A letter or an option's text names one of the choices.
     Choice {

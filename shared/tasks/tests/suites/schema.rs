@@ -51,11 +51,18 @@ fn graders() -> Vec<GraderTable> {
         GraderTable::Exact {
             ignore_case: true,
             ignore_punctuation: true,
+            normalisers: vec![tidemill_domain::Normaliser::Articles],
         },
         GraderTable::Regex {
             pattern: "x".to_owned(),
             take: tidemill_domain::Take::First,
             ignore_case: true,
+            group: Some(0),
+            fallbacks: vec!["y".to_owned()],
+            normalisers: vec![tidemill_domain::Normaliser::Unicode],
+        },
+        GraderTable::Math {
+            pattern: Some("x".to_owned()),
         },
         GraderTable::Numeric {
             pattern: Some("x".to_owned()),
