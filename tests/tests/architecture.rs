@@ -22,7 +22,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("storage", &["domain", "codec"]),
     // Texts and numbers alone.
     ("scoring", &[]),
-    ("tasks", &["domain"]),
+    // Instructions and schemas are compiled when a suite is loaded, so that a wrong one is an error of its row.
+    ("tasks", &["domain", "scoring"]),
     // Texts in, verdicts out: whoever compares answers may use it, and it knows nothing of them.
     ("maths", &[]),
     ("inference", &["domain"]),
@@ -81,6 +82,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "telemetry",
             "storage",
             "service",
+            "scoring",
         ],
     ),
     (

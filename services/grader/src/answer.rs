@@ -26,6 +26,8 @@ pub(crate) struct Finding {
     pub(crate) credit: Credit,
     /// What the sample adds to each metric of the benchmark, in their order.
     pub(crate) measures: Vec<Option<Measured>>,
+    /// The same by the metrics' names, of a family that does not know where the benchmark has them.
+    pub(crate) named: Vec<(String, Measured)>,
     /// Why it is worth that much, where the rest does not say.
     pub(crate) reason: Option<String>,
 }
@@ -57,6 +59,7 @@ impl Finding {
             canonical: None,
             credit,
             measures: Vec::new(),
+            named: Vec::new(),
             reason: None,
         }
     }

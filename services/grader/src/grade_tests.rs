@@ -17,7 +17,13 @@ const EXACT: GraderSpec = GraderSpec::Exact {
     ignore_punctuation: false,
 };
 
-fn completion(text: &str) -> Completion {
+/// The grade of a text, with what it adds to the metrics of its grader's kind.
+pub(crate) fn measured(spec: &GraderSpec, item: &Item, text: &str) -> Grade {
+    let grader = Grader::new(spec, &Reasoning::default()).measuring(&spec.metrics());
+    grader.grade(item, &completion(text), Timestamp(3))
+}
+
+pub(crate) fn completion(text: &str) -> Completion {
     Completion {
         key: ItemKey {
             evaluation: EvaluationId::from_digest(&Digest::of(b"evaluation")),

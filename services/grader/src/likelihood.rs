@@ -9,7 +9,11 @@ pub(crate) const NAME: &str = "likelihood@1";
 const LARGEST: &str = "largest-likelihood@1";
 
 /// What is measured beside the score, in the order of [`tidemill_domain::GraderSpec::metrics`].
-const MEASURED: [Normalise; 3] = [Normalise::None, Normalise::Bytes, Normalise::Tokens];
+const MEASURED: [(&str, Normalise); 3] = [
+    ("accuracy_raw", Normalise::None),
+    ("accuracy_per_byte", Normalise::Bytes),
+    ("accuracy_per_token", Normalise::Tokens),
+];
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Likelihood {
@@ -29,15 +33,16 @@ impl Likelihood {
         check(item, scores)?;
         let best = best(self.normalise, item, scores)?;
         // A way that this item does not allow, as a choice of no bytes, costs the others nothing.
-        let measures = MEASURED.map(|normalise| {
-            let best = self::best(normalise, item, scores).ok()?;
-            Some(Measured::Value(f64::from(u8::from(best == correct))))
+        let named = MEASURED.iter().filter_map(|(name, normalise)| {
+            let best = self::best(*normalise, item, scores).ok()?;
+            let is_right = f64::from(u8::from(best == correct));
+            Some(((*name).to_owned(), Measured::Value(is_right)))
         });
         let finding = Finding::new(LARGEST, &item.choices[best], Credit::Whole(best == correct))
             .known_as(&item.choices[best])
             .because(self.reason(best, correct));
         Ok(Some(Finding {
-            measures: measures.to_vec(),
+            named: named.collect(),
             ..finding
         }))
     }
@@ -134,10 +139,11 @@ mod tests {
         };
         let measured = |normalise, sums: &[f64]| {
             let finding = Likelihood { normalise }.judge(&item, &scores(sums)).unwrap().unwrap();
-            (finding.credit.score(), finding.measures)
+            (finding.credit.score(), finding.named)
         };
-        let value = |value: f64| Some(Measured::Value(value));
-        let expected = vec![value(0.0), value(1.0), value(0.0)];
+        let expected: Vec<(String, Measured)> = [("raw", 0.0), ("per_byte", 1.0), ("per_token", 0.0)]
+            .map(|(way, value)| (format!("accuracy_{way}"), Measured::Value(value)))
+            .to_vec();
         assert_eq!(measured(Normalise::None, &[-8.0, -4.0]), (0.0, expected.clone()));
         assert_eq!(measured(Normalise::Bytes, &[-8.0, -4.0]), (1.0, expected));
         let spec = tidemill_domain::GraderSpec::Likelihood {

@@ -13,6 +13,7 @@ use tidemill_sandbox::{Fault, Level, Sandbox, Settings, Unavailable, Verdict};
 use crate::Error;
 use crate::answer::{Answer, Finding};
 use crate::code::{self, Code, Task};
+use crate::command::Commands;
 
 /// How often a run is tried that says nothing of the program. A host that is busy for a moment is not for so long.
 const TRIES: usize = 3;
@@ -42,6 +43,7 @@ pub struct Runners {
     settings: Settings,
     sandbox: tokio::sync::Mutex<Option<Sandbox>>,
     refused: Mutex<Option<(Instant, Unavailable)>>,
+    pub(crate) commands: Commands,
 }
 
 impl Runners {
@@ -51,6 +53,15 @@ impl Runners {
         Self {
             settings: settings(config),
             ..Self::default()
+        }
+    }
+
+    /// With the sandbox and the programs that are configured.
+    #[must_use]
+    pub fn of(config: &tidemill_config::Grader) -> Self {
+        Self {
+            commands: Commands::new(config.commands.clone(), config.command_processes),
+            ..Self::new(&config.sandbox)
         }
     }
 

@@ -26,7 +26,7 @@ pub async fn run(context: Context) -> Result<(), Fatal> {
     let grading = Arc::new(Grading {
         context: context.clone(),
         suites: Suites::default(),
-        runners: Runners::new(&context.config.grader.sandbox),
+        runners: Runners::of(&context.config.grader),
     });
     let (durable, stop) = (durable::grader(), context.draining.clone());
     let grades = work(&context, &durable, slots, &stop, move |delivery| {

@@ -185,13 +185,13 @@ impl<'a> Work<'a> {
     ) -> Self {
         let graders = manifest.benchmarks.iter().zip(specs);
         let graders =
-            graders.map(|(benchmark, spec)| Grader::new(spec, &benchmark.reasoning).measuring(benchmark.metrics.len()));
+            graders.map(|(benchmark, spec)| Grader::new(spec, &benchmark.reasoning).measuring(&benchmark.metrics));
         Self {
             context,
             event,
             manifest,
             graders: graders.collect(),
-            runners: Runners::new(&context.config.grader.sandbox),
+            runners: Runners::of(&context.config.grader),
             fold,
             writer: Some(Writer::new(&context.store, folder, Limits::default())),
             folder,

@@ -68,6 +68,47 @@ pub enum GraderSpec {
         /// Narrows where the answer is looked for: the last match's first group.
         pattern: Option<String>,
     },
+    /// The words that the answer and its best target share.
+    F1 {
+        /// How texts are made comparable.
+        words: Words,
+    },
+    /// The words, pairs of words or longest common subsequence that the answer and its best target share.
+    Rouge {
+        /// Which of them is the score.
+        measure: RougeMeasure,
+        /// Compare longer words by their stems.
+        stem: bool,
+    },
+    /// The n-grams of words that the answer and its targets share.
+    Bleu {
+        /// How texts become words.
+        tokenise: Tokenise,
+    },
+    /// The n-grams of characters that the answer and its best target share.
+    Chrf {
+        /// Also those of words, as chrF++ does.
+        words: bool,
+    },
+    /// Instructions that a program can check. An item's material names them: `instructions` and `arguments`.
+    Instructions {
+        /// The score is that of the checks that forgive a first line, a last line and asterisks.
+        loose: bool,
+    },
+    /// JSON in the answer.
+    JsonSchema {
+        /// What it must be.
+        check: JsonCheck,
+        /// The schema, as JSON, of all items. One without has its own as material: `schema`.
+        schema: Option<String>,
+    },
+    /// A program outside grades. It runs only on graders whose configuration names it.
+    Command {
+        /// The program and its arguments.
+        command: Vec<String>,
+        /// How long one answer may take, in seconds.
+        seconds: u32,
+    },
 }
 
 impl GraderSpec {
@@ -82,22 +123,33 @@ impl GraderSpec {
             Self::Likelihood { .. } => "likelihood",
             Self::Code { .. } => "code",
             Self::Math { .. } => "math",
+            Self::F1 { .. } => "f1",
+            Self::Rouge { .. } => "rouge",
+            Self::Bleu { .. } => "bleu",
+            Self::Chrf { .. } => "chrf",
+            Self::Instructions { .. } => "instructions",
+            Self::JsonSchema { .. } => "json_schema",
+            Self::Command { .. } => "command",
         }
     }
 
-    /// What a benchmark with this grader measures beside its score, in the order in which grades hold it.
+    /// What a benchmark with this grader measures beside its score.
     #[must_use]
     pub fn metrics(&self) -> Vec<Metric> {
-        let accuracy = |name: &str| Metric {
-            name: name.to_owned(),
-            source: MetricSource::Measure,
-            aggregation: Aggregation::Mean,
-            higher_is_better: true,
-        };
+        let means = |names: &[&str]| names.iter().map(|name| metric(name, Aggregation::Mean)).collect();
         match self {
-            Self::Likelihood { .. } => ["accuracy_raw", "accuracy_per_byte", "accuracy_per_token"]
-                .map(accuracy)
-                .to_vec(),
+            Self::Likelihood { .. } => means(&["accuracy_raw", "accuracy_per_byte", "accuracy_per_token"]),
+            Self::F1 { .. } => means(&["exact_match"]),
+            Self::Rouge { .. } => means(&["rouge1", "rouge2", "rougeL"]),
+            Self::Bleu { .. } => vec![metric("bleu", Aggregation::Bleu)],
+            Self::Chrf { .. } => vec![metric("chrf", Aggregation::Chrf)],
+            Self::Instructions { .. } => vec![
+                metric("prompt_level_strict_acc", Aggregation::Mean),
+                metric("inst_level_strict_acc", Aggregation::WeightedMean),
+                metric("prompt_level_loose_acc", Aggregation::Mean),
+                metric("inst_level_loose_acc", Aggregation::WeightedMean),
+            ],
+            Self::JsonSchema { .. } => means(&["valid", "fits", "equal"]),
             _ => Vec::new(),
         }
     }
@@ -132,6 +184,65 @@ pub struct AnswerPattern {
     pub group: Option<u32>,
     /// Which match counts.
     pub take: Take,
+}
+
+fn metric(name: &str, aggregation: Aggregation) -> Metric {
+    Metric {
+        name: name.to_owned(),
+        source: MetricSource::Measure,
+        aggregation,
+        higher_is_better: true,
+    }
+}
+
+/// How words are made comparable before they are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Words {
+    /// As SQuAD does: lower case, no punctuation, no English articles.
+    Squad,
+    /// As DROP does: besides, numbers by value, and every word once.
+    Drop,
+}
+
+/// Which of the scores of ROUGE.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RougeMeasure {
+    /// Words.
+    #[serde(rename = "rouge1")]
+    One,
+    /// Pairs of words.
+    #[serde(rename = "rouge2")]
+    Two,
+    /// The longest common subsequence.
+    #[serde(rename = "rougeL")]
+    Longest,
+}
+
+/// How texts become words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Tokenise {
+    /// As `mteval-v13a` does.
+    #[serde(rename = "13a")]
+    V13a,
+    /// Each character a word.
+    #[serde(rename = "characters")]
+    Characters,
+    /// At white space alone.
+    #[serde(rename = "none")]
+    None,
+}
+
+/// What JSON must be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum JsonCheck {
+    /// JSON at all.
+    Valid,
+    /// As the schema says.
+    Schema,
+    /// The same value as a target, and as the schema says where there is one.
+    Equal,
 }
 
 /// Which of several matches is the answer.

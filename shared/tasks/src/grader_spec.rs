@@ -1,15 +1,33 @@
 //! Reads a benchmark's grader table.
 
+use std::borrow::Cow;
+
 use serde::de::DeserializeOwned;
 use tidemill_domain::{AnswerPattern, GraderSpec, Normaliser};
 
 use crate::code_spec;
 use crate::fields::{Fields, Located, any, nearest};
-use crate::suite::{NORMALISE, TAKE};
+use crate::material;
+use crate::suite::{NORMALISE, ROUGE, TAKE, TOKENISE, WORDS};
 
-const AVAILABLE: [&str; 7] = ["exact", "regex", "numeric", "math", "choice", "likelihood", "code"];
-const PLANNED: [&str; 3] = ["f1", "judge", "command"];
-const OPTIONS: [&str; 9] = [
+const AVAILABLE: [&str; 14] = [
+    "exact",
+    "regex",
+    "numeric",
+    "math",
+    "choice",
+    "likelihood",
+    "code",
+    "f1",
+    "rouge",
+    "bleu",
+    "chrf",
+    "instructions",
+    "json_schema",
+    "command",
+];
+const PLANNED: [&str; 1] = ["judge"];
+const OPTIONS: [&str; 21] = [
     "ignore_case",
     "ignore_punctuation",
     "pattern",
@@ -19,16 +37,30 @@ const OPTIONS: [&str; 9] = [
     "normalisers",
     "group",
     "fallbacks",
+    "words",
+    "measure",
+    "stem",
+    "tokenise",
+    "loose",
+    "instructions",
+    "arguments",
+    "check",
+    "schema",
+    "schema_file",
+    "seconds",
+    "material",
 ];
 
 /// A text that a grader needs of each row beside its target.
 pub(crate) struct Material {
     /// Its name in [`tidemill_domain::Item::material`].
-    pub(crate) name: &'static str,
+    pub(crate) name: Cow<'static, str>,
     /// The field that holds its template.
     pub(crate) field: &'static str,
     /// The template.
     pub(crate) source: Located<String>,
+    /// A value that is no text becomes JSON, not what a prompt would show.
+    pub(crate) is_json: bool,
 }
 
 /// A grader, and what it needs of each row.
@@ -54,6 +86,15 @@ pub(crate) fn decode(mut fields: Fields<'_, '_>) -> Option<GraderEntry> {
         finish(fields, &kind);
         return decoded.map(|(spec, material)| GraderEntry { spec, material });
     }
+    if matches!(kind.as_str(), "instructions" | "json_schema" | "command") {
+        let decoded = match kind.as_str() {
+            "instructions" => material::instructions(&mut fields),
+            "json_schema" => material::json_schema(&mut fields),
+            _ => material::command(&mut fields),
+        };
+        finish(fields, &kind);
+        return decoded;
+    }
     let spec = match kind.as_str() {
         "exact" => Some(exact(&mut fields)),
         "regex" => regex_chain(&mut fields),
@@ -69,6 +110,19 @@ pub(crate) fn decode(mut fields: Fields<'_, '_>) -> Option<GraderEntry> {
         }),
         "likelihood" => Some(GraderSpec::Likelihood {
             normalise: or_default(&mut fields, "normalise", NORMALISE),
+        }),
+        "f1" => Some(GraderSpec::F1 {
+            words: or_default(&mut fields, "words", WORDS),
+        }),
+        "rouge" => Some(GraderSpec::Rouge {
+            measure: or_default(&mut fields, "measure", ROUGE),
+            stem: flag(&mut fields, "stem"),
+        }),
+        "bleu" => Some(GraderSpec::Bleu {
+            tokenise: or_default(&mut fields, "tokenise", TOKENISE),
+        }),
+        "chrf" => Some(GraderSpec::Chrf {
+            words: flag(&mut fields, "words"),
         }),
         _ => None,
     };
@@ -177,11 +231,15 @@ fn known_kind(kind: &str) -> Result<(), String> {
     ))
 }
 
-fn flag(fields: &mut Fields<'_, '_>, name: &'static str) -> bool {
+pub(crate) fn flag(fields: &mut Fields<'_, '_>, name: &'static str) -> bool {
     or_default(fields, name, false)
 }
 
-fn or_default<T: DeserializeOwned + 'static>(fields: &mut Fields<'_, '_>, name: &'static str, default: T) -> T {
+pub(crate) fn or_default<T: DeserializeOwned + 'static>(
+    fields: &mut Fields<'_, '_>,
+    name: &'static str,
+    default: T,
+) -> T {
     fields.or_default(name, default, any)
 }
 

@@ -27,6 +27,7 @@ use tidemill_domain::{
 use tidemill_grader::Grader;
 use tidemill_inference::{Client, Connection, Engine as _, HttpOutcome, OpenAi, Options, Request, Verdict, classify};
 use tidemill_loader::dispatch::Dispatcher;
+use tidemill_scoring::{Instructions, Normalisation, Rouge, Schema, Tokenisation};
 use tokio::time::Instant;
 
 /// Items that the dispatcher and the fold get at a time.
@@ -402,5 +403,60 @@ fn folding(criterion: &mut Criterion) {
     });
 }
 
-criterion_group!(hot, encoding, dispatching, answers, streaming, grading, folding);
+/// Scores of an answer of about 2,000 characters, and what each instruction of IFEval's costs.
+fn scoring(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("scoring");
+    let target = "The harbour master wrote that the tide had turned at half past five. Nobody on board disagreed! ";
+    let target = target.repeat(2);
+    let text =
+        "It follows that the tide had turned when the harbour master wrote. Mr. Lee, on board, agreed. ".repeat(21);
+    let targets = [target.as_str()];
+    group.throughput(Throughput::Elements(1));
+    group.bench_function("f1", |bench| {
+        bench.iter(|| tidemill_scoring::token_match(black_box(&text), &targets, Normalisation::Squad));
+    });
+    for stem in [false, true] {
+        let name = if stem { "rouge with stems" } else { "rouge" };
+        group.bench_function(name, |bench| {
+            bench.iter(|| Rouge { stem }.score(black_box(&text), &targets).unwrap());
+        });
+    }
+    group.bench_function("bleu", |bench| {
+        bench.iter(|| tidemill_scoring::bleu_counts(black_box(&text), &targets, Tokenisation::V13a).unwrap());
+    });
+    group.bench_function("chrf++", |bench| {
+        bench.iter(|| tidemill_scoring::chrf_counts(black_box(&text), &targets, true).unwrap());
+    });
+    let schema = Schema::try_new(&serde_json::json!({"type": "object", "required": ["answer"]})).unwrap();
+    let json = format!("{text}\n```json\n{{\"answer\": [1, 2, 3], \"why\": {text:?}}}\n```");
+    group.bench_function("json_schema", |bench| {
+        bench.iter(|| schema.faults(&tidemill_scoring::find_json(black_box(&json)).unwrap().value));
+    });
+    for (id, arguments) in [
+        (
+            "length_constraints:number_sentences",
+            r#"{"relation": "at least", "num_sentences": 9}"#,
+        ),
+        (
+            "change_case:capital_word_frequency",
+            r#"{"capital_relation": "at least", "capital_frequency": 9}"#,
+        ),
+        ("language:response_language", r#"{"language": "de"}"#),
+        ("keywords:forbidden_words", r#"{"forbidden_words": ["storm", "rain"]}"#),
+    ] {
+        let checks = Instructions::from_json(&format!("[{id:?}]"), &format!("[{arguments}]")).unwrap();
+        group.bench_function(id, |bench| bench.iter(|| checks.check(black_box(&text)).unwrap()));
+    }
+}
+
+criterion_group!(
+    hot,
+    encoding,
+    dispatching,
+    answers,
+    streaming,
+    grading,
+    folding,
+    scoring
+);
 criterion_main!(hot);
