@@ -97,6 +97,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "service",
             "archive",
             "statistics",
+            // BLEU and chrF of a corpus, from the counts of its sentences.
+            "scoring",
         ],
     ),
     ("trainer", &[]),
