@@ -13,14 +13,18 @@ mod error;
 mod exact;
 mod family;
 mod grade;
+mod lanes;
 mod likelihood;
+mod load;
 mod number;
 mod numeric;
 mod pattern;
+mod pool;
 mod regex;
 mod service;
 pub mod step;
 mod suite;
+mod turns;
 
 pub use backlog::{Backlog, backlog};
 pub use error::Error;

@@ -7,6 +7,8 @@ use tidemill_domain::{Completion, Digest, Grade, GraderSpec, Item, Manifest, Tim
 use tidemill_storage::Store;
 
 use crate::Grader;
+use crate::grade::outcome_without_grading;
+use crate::lanes::LaneName;
 
 /// Suites kept. Completions of a few evaluations come mixed; as many manifests stay in memory anyway.
 const KEPT: usize = 16;
@@ -39,6 +41,15 @@ impl Suite {
     pub(crate) fn grade(&self, item: &Item, completion: &Completion, now: Timestamp) -> Option<Grade> {
         let grader = self.graders.get(completion.key.benchmark as usize)?;
         Some(grader.grade(item, completion, now))
+    }
+
+    /// Where a completion is graded that is not graded in place.
+    pub(crate) fn lane(&self, completion: &Completion) -> Option<LaneName> {
+        let benchmark = self.manifest.benchmarks.get(completion.key.benchmark as usize)?;
+        if outcome_without_grading(completion).is_some() {
+            return None;
+        }
+        LaneName::of(benchmark.grader.kind(), completion.text.len())
     }
 
     /// The kind of a benchmark's grader, for metrics.

@@ -204,8 +204,13 @@ impl Default for Generator {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Grader {
-    /// Completions that one grader holds at once. Default 256.
+    /// Completions that one grader holds at once. Of these a fifth each, being graded or waiting, are for long answers and
+    /// costly families on threads, for programs, for judges and for other commands; what is beyond is given back to the
+    /// broker for a while, so that a slow family holds no other one up. At least 5 for that to hold. Default 256.
     pub max_in_flight: u32,
+    /// Threads for grades that take more than half a millisecond; at most a fifth of `max_in_flight`. 0: as many as cores.
+    /// Default 0.
+    pub threads: u32,
     /// Every grade blocks a thread for so long besides, as a slow grader would: to measure what that does to the rest.
     /// Default `0s`.
     #[serde(with = "duration")]
@@ -216,6 +221,7 @@ impl Default for Grader {
     fn default() -> Self {
         Self {
             max_in_flight: 256,
+            threads: 0,
             delay: Duration::ZERO,
         }
     }
