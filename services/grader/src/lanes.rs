@@ -32,13 +32,14 @@ const SHARES: usize = LaneName::ALL.len() + 1;
 impl LaneName {
     pub(crate) const ALL: [Self; 4] = [Self::Blocking, Self::Code, Self::Judge, Self::Outside];
 
-    /// The lane of an answer of so many bytes for a grader of this kind; `None` where it is graded in place.
-    pub(crate) fn of(kind: &str, bytes: usize) -> Option<Self> {
-        match kind {
-            "code" => Some(Self::Code),
-            "judge" => Some(Self::Judge),
-            "command" => Some(Self::Outside),
-            _ => (bytes > graded_in_place(kind)).then_some(Self::Blocking),
+    /// The lane of an answer of so many bytes for a grader of this kind, which asks something outside of this process or
+    /// does not; `None` where it is graded in place.
+    pub(crate) fn of(kind: &str, is_outside: bool, bytes: usize) -> Option<Self> {
+        match (is_outside, kind) {
+            (true, "code") => Some(Self::Code),
+            (true, "judge") => Some(Self::Judge),
+            (true, _) => Some(Self::Outside),
+            (false, _) => (bytes > graded_in_place(kind)).then_some(Self::Blocking),
         }
     }
 
@@ -47,7 +48,7 @@ impl LaneName {
         let held = (config.max_in_flight as usize / SHARES).max(1);
         let at_once = match self {
             Self::Blocking => or_cores(config.threads),
-            Self::Code => or_cores(0),
+            Self::Code => or_cores(config.sandbox.concurrency),
             // They wait for somebody else, who has bounds of his own; some wait for their turn before they wait there.
             Self::Judge | Self::Outside => held.div_ceil(2),
         };
@@ -87,13 +88,13 @@ mod tests {
     #[test]
     fn short_answers_are_graded_in_place_and_what_takes_long_is_not() {
         let lane = LaneName::of;
-        assert_eq!(lane("exact", LONG_ANSWER_BYTES), None);
-        assert_eq!(lane("exact", LONG_ANSWER_BYTES + 1), Some(LaneName::Blocking));
-        assert_eq!(lane("math", 100), None);
-        assert_eq!(lane("math", 2_000), Some(LaneName::Blocking));
-        assert_eq!(lane("code", 0), Some(LaneName::Code));
-        assert_eq!(lane("judge", 0), Some(LaneName::Judge));
-        assert_eq!(lane("command", 0), Some(LaneName::Outside));
+        assert_eq!(lane("exact", false, LONG_ANSWER_BYTES), None);
+        assert_eq!(lane("exact", false, LONG_ANSWER_BYTES + 1), Some(LaneName::Blocking));
+        assert_eq!(lane("math", false, 100), None);
+        assert_eq!(lane("math", false, 2_000), Some(LaneName::Blocking));
+        assert_eq!(lane("code", true, 0), Some(LaneName::Code));
+        assert_eq!(lane("judge", true, 0), Some(LaneName::Judge));
+        assert_eq!(lane("command", true, 0), Some(LaneName::Outside));
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! The grader as a service: completions in, grades out, each key once.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tidemill_domain::{Class, Completion, Grade};
 use tidemill_service::fault::{self, Point};
@@ -11,9 +10,9 @@ use tidemill_streams::{durable, subject};
 use crate::lanes::LaneName;
 use crate::load::{self, Latencies};
 use crate::pool::{Pool, Turn, Wanted};
-use crate::step::{Action, Declared, Event, Graded, graded, next};
+use crate::step::{Action, Declared, Event, Graded, graded, graded_with, next};
 use crate::suite::Suites;
-use crate::backlog;
+use crate::{Runners, backlog};
 
 /// Runs a grader until the context drains.
 ///
@@ -36,6 +35,7 @@ pub async fn run(context: Context) -> Result<(), Fatal> {
 struct Grading {
     context: Context,
     suites: Suites,
+    runners: Runners,
     pool: Pool,
     latencies: Latencies,
 }
@@ -45,6 +45,7 @@ impl Grading {
         Self {
             context: context.clone(),
             suites: Suites::default(),
+            runners: Runners::new(&context.config.grader.sandbox),
             pool: Pool::new(&context.config.grader),
             latencies: Latencies::default(),
         }
@@ -68,10 +69,8 @@ impl Grading {
                     Event::Found(completion, declared)
                 }
                 Action::Grade(completion, declared) => {
-                    let delay = self.context.config.grader.delay;
-                    let graded = grade(declared, completion, turn.as_ref(), delay).await;
                     // Others have their turn while this grade is stored.
-                    turn = None;
+                    let graded = self.grade(declared, completion, turn.take()).await;
                     fault::point(Point::GraderGraded);
                     Event::Graded(graded)
                 }
@@ -112,6 +111,31 @@ impl Grading {
         Ok(item.map(|item| Declared { suite, item }))
     }
 
+    /// Grades in place, or at its turn: by what is outside of this process, or on a thread that may be kept busy.
+    async fn grade(
+        &self,
+        declared: Declared,
+        completion: Box<Completion>,
+        turn: Option<Turn>,
+    ) -> Result<Graded, Failure> {
+        let Some(turn) = turn else {
+            return Ok(graded(&declared, &completion, now()));
+        };
+        if declared.suite.is_outside(completion.key.benchmark) {
+            let graded = graded_with(&declared, &completion, &self.runners).await;
+            drop(turn);
+            return Ok(graded);
+        }
+        let delay = self.context.config.grader.delay;
+        let graded = tokio::task::spawn_blocking(move || {
+            // Until the thread is free again, also when nobody waits for the grade any more.
+            let _turn = turn;
+            std::thread::sleep(delay);
+            graded(&declared, &completion, now())
+        });
+        graded.await.map_err(|error| Failure::of(Class::Bug, &error))
+    }
+
     async fn publish(&self, grade: &Grade, family: &'static str, delivery: &Delivery) -> Settled {
         let trace = delivery.trace.map(|trace| trace.child("grade"));
         self.context.publisher.publish(grade, trace).await?;
@@ -120,23 +144,6 @@ impl Grading {
         self.latencies.record(grade, family);
         Ok(())
     }
-}
-
-/// Grades in place, or at its turn on a thread that may be kept busy.
-async fn grade(
-    declared: Declared,
-    completion: Box<Completion>,
-    turn: Option<&Turn>,
-    delay: Duration,
-) -> Result<Graded, Failure> {
-    if turn.is_none() {
-        return Ok(graded(&declared, &completion, now()));
-    }
-    let graded = tokio::task::spawn_blocking(move || {
-        std::thread::sleep(delay);
-        graded(&declared, &completion, now())
-    });
-    graded.await.map_err(|error| Failure::of(Class::Bug, &error))
 }
 
 #[cfg(test)]

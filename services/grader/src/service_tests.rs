@@ -374,8 +374,7 @@ async fn a_slow_grade_leaves_the_thread_to_others() {
     let turn = grading.turn(&completion, &delivery(&key(0), Vec::new())).await.unwrap();
     assert!(turn.is_some(), "a long answer waits for its turn");
     let declared = grading.find(&completion).await.unwrap().unwrap();
-    let delay = Duration::from_millis(200);
-    let mut grading = std::pin::pin!(grade(declared, Box::new(completion), turn.as_ref(), delay));
+    let mut grading = std::pin::pin!(grading.grade(declared, Box::new(completion), turn));
     // One thread: were the grade made on it, it would be there at the first look.
     tokio::select! { biased;
         graded = &mut grading => panic!("graded in place: {graded:?}"),

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tidemill_domain::{Completion, Digest, Grade, GraderSpec, Item, Manifest, Timestamp};
 use tidemill_storage::Store;
 
-use crate::Grader;
 use crate::grade::outcome_without_grading;
 use crate::lanes::LaneName;
+use crate::{Grader, Runners};
 
 /// Suites kept. Completions of a few evaluations come mixed; as many manifests stay in memory anyway.
 const KEPT: usize = 16;
@@ -45,11 +45,30 @@ impl Suite {
 
     /// Where a completion is graded that is not graded in place.
     pub(crate) fn lane(&self, completion: &Completion) -> Option<LaneName> {
-        let benchmark = self.manifest.benchmarks.get(completion.key.benchmark as usize)?;
+        let index = completion.key.benchmark;
+        let benchmark = self.manifest.benchmarks.get(index as usize)?;
         if outcome_without_grading(completion).is_some() {
             return None;
         }
-        LaneName::of(benchmark.grader.kind(), completion.text.len())
+        LaneName::of(benchmark.grader.kind(), self.is_outside(index), completion.text.len())
+    }
+
+    /// Whether something outside of this process grades a benchmark.
+    pub(crate) fn is_outside(&self, benchmark: u32) -> bool {
+        self.graders.get(benchmark as usize).is_some_and(Grader::is_outside)
+    }
+
+    /// The grade of a completion of an item, with what has to be run for that; `None` when the manifest does not declare its
+    /// benchmark.
+    pub(crate) async fn grade_with(
+        &self,
+        runners: &Runners,
+        item: &Item,
+        completion: &Completion,
+        clock: fn() -> Timestamp,
+    ) -> Option<Grade> {
+        let grader = self.graders.get(completion.key.benchmark as usize)?;
+        Some(grader.grade_with(runners, item, completion, clock).await)
     }
 
     /// The kind of a benchmark's grader, for metrics.
