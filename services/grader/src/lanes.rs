@@ -113,6 +113,15 @@ mod tests {
     }
 
     #[test]
+    fn what_may_be_ungraded_fits_what_graders_may_have_out() {
+        let config = tidemill_config::Config::default();
+        // A group of engines completes what it has out after it was told to stop: as much again as its slots.
+        let out = 2 * i64::from(config.loader.max_in_flight);
+        let most = i64::from(config.loader.max_ungraded) + out + i64::from(config.grader.max_in_flight);
+        assert!(most <= tidemill_streams::durable::grader().max_ack_pending, "{most}");
+    }
+
+    #[test]
     fn the_threads_that_are_configured_are_used_and_no_more() {
         let config = Config {
             threads: 3,

@@ -72,8 +72,16 @@ fn tell(context: &Context, pool: &Pool, latencies: &Latencies, known: &mut BTree
     let latencies = latencies.all();
     let levels = pool.levels(known);
     for (family, level) in &levels {
-        for (state, count) in [("running", level.running), ("waiting", level.waiting), ("given_back", level.back)] {
-            tidemill_telemetry::set(Metric::GradesHeld, count as f64, [("family", *family), ("state", state)]);
+        for (state, count) in [
+            ("running", level.running),
+            ("waiting", level.waiting),
+            ("given_back", level.back),
+        ] {
+            tidemill_telemetry::set(
+                Metric::GradesHeld,
+                count as f64,
+                [("family", *family), ("state", state)],
+            );
         }
         tidemill_telemetry::set(Metric::GradesHeldAgeSeconds, age(level), [("family", *family)]);
     }
@@ -107,7 +115,13 @@ mod tests {
     #[test]
     fn a_latency_is_the_mean_of_the_first_and_follows_the_last_ones() {
         let mut latency = Latency::default().and(1.0).and(3.0);
-        assert_eq!(latency, Latency { graded: 2, seconds: 2.0 });
+        assert_eq!(
+            latency,
+            Latency {
+                graded: 2,
+                seconds: 2.0
+            }
+        );
         for _ in 0..1_000 {
             latency = latency.and(10.0);
         }

@@ -130,11 +130,13 @@ impl Pool {
     /// What of each family is where, after giving back what is too much by now. Families in `known` are among them, and
     /// new ones are added to it, so that one that is done is said to be.
     pub(crate) fn levels(&self, known: &mut BTreeSet<&'static str>) -> BTreeMap<&'static str, Level> {
-        let mut levels: BTreeMap<&'static str, Level> = known.iter().map(|family| (*family, Level::default())).collect();
+        let mut levels: BTreeMap<&'static str, Level> =
+            known.iter().map(|family| (*family, Level::default())).collect();
         for lane in LaneName::ALL {
             let now = self.now();
             let (moves, found) = {
-                let lane = &mut self.lanes()[lane.index()];
+                let mut lanes = self.lanes();
+                let lane = &mut lanes[lane.index()];
                 (lane.go_on(now), lane.levels(now))
             };
             self.tell(lane, moves);
@@ -245,7 +247,10 @@ mod tests {
         assert!(cut.await.is_err());
         draining.cancel();
         let failure = pool.turn(&wanted, &second, &draining).await.unwrap_err();
-        assert_eq!((failure.class, failure.pause), (tidemill_domain::Class::Cancelled, None));
+        assert_eq!(
+            (failure.class, failure.pause),
+            (tidemill_domain::Class::Cancelled, None)
+        );
         drop(turn);
         let level = pool.levels(&mut BTreeSet::from(["code"]))["code"];
         assert_eq!(level, Level::default(), "nobody waits, nothing runs");

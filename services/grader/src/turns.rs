@@ -184,7 +184,7 @@ impl<E: Clone + Eq + Hash, W> Lane<E, W> {
     pub(crate) fn go_on(&mut self, now: Moment) -> Vec<Move<W>> {
         let mut moves = Vec::new();
         while self.running.len() < self.room.at_once {
-            let Some((place, started)) = self.next() else { break };
+            let Some((place, started)) = self.next_turn() else { break };
             let running = Running {
                 family: started.family,
                 since: started.since,
@@ -197,7 +197,9 @@ impl<E: Clone + Eq + Hash, W> Lane<E, W> {
             return moves;
         }
         while self.running.len() + self.waiting > self.room.held {
-            let Some((place, shed)) = self.youngest_of_the_most() else { break };
+            let Some((place, shed)) = self.youngest_of_the_most() else {
+                break;
+            };
             let pause = self.pause(place, now);
             self.back.push(Reverse((now + pause, shed.family)));
             moves.push(Move::Back(shed.waiter, pause));
@@ -222,13 +224,13 @@ impl<E: Clone + Eq + Hash, W> Lane<E, W> {
             level.note_age(waiting.since);
         }
         for Reverse((_, family)) in &self.back {
-            levels.entry(family).or_default().back += 1;
+            levels.entry(*family).or_default().back += 1;
         }
         levels
     }
 
     /// The oldest of the evaluation whose turn it is, which then comes last.
-    fn next(&mut self) -> Option<(Place, Waiting<W>)> {
+    fn next_turn(&mut self) -> Option<(Place, Waiting<W>)> {
         let evaluation = self.ring.pop_front()?;
         let queue = self.queues.get_mut(&evaluation)?;
         let oldest = queue.pop_first()?;

@@ -132,7 +132,7 @@ pub struct Loader {
     pub endpoint_patience: Duration,
     /// Completions that may wait for their grades, over all evaluations, before nothing more is released. They are never
     /// more than this, but for what other server groups have out at that moment (twice their slots). A hundred thousand
-    /// answers of 4 KB take 400 MB of the DONE stream. Default 100000.
+    /// answers of 4 KB take 400 MB of the DONE stream. Above 120,000 slow grades may hold others up. Default 100000.
     pub max_ungraded: u32,
     /// Starts of an engine that keeps dying, for one evaluation. Default 5.
     pub engine_starts: u32,

@@ -182,7 +182,7 @@ fn families(statuses: &[Status]) -> Finding {
     for load in statuses.iter().flat_map(|status| &status.loads) {
         let known = families.remove(load.kind.as_str());
         let both = known.map_or_else(|| load.clone(), |known| known.and(load));
-        families.insert(&load.kind, both);
+        families.insert(load.kind.as_str(), both);
     }
     let lines: Vec<String> = families.values().map(Load::line).collect();
     let line = if lines.is_empty() {
