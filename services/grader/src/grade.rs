@@ -338,7 +338,8 @@ const fn is_cut(completion: &Completion) -> bool {
     }
 }
 
-fn outcome_without_grading(completion: &Completion) -> Option<Outcome> {
+/// The outcome of a completion in which there is nothing to grade.
+pub(crate) fn outcome_without_grading(completion: &Completion) -> Option<Outcome> {
     match completion.ending {
         Ending::Stop if said_nothing(completion) => Some(Outcome::Empty),
         Ending::Stop | Ending::Length | Ending::Scored => None,
