@@ -399,3 +399,112 @@ fn a_cut_inside_the_reasoning_and_a_replaced_character_are_marked() {
     assert_eq!(marks(Stop, Some("caf\u{fffd}"), "4"), (false, true), "in the reasoning");
     assert_eq!(marks(Stop, None, "café 4"), (false, false), "a whole character");
 }
+
+const CODE: GraderSpec = GraderSpec::Code {
+    language: tidemill_domain::CodeLanguage::Python,
+    program: tidemill_domain::ProgramPlace::Fenced,
+    limits: tidemill_domain::CodeLimits {
+        cpu_seconds: 1,
+        wall_seconds: 10,
+        memory_mib: 128,
+    },
+};
+
+/// A host on which nothing can be run.
+fn without_sandbox() -> Runners {
+    Runners::new(&tidemill_config::Sandbox {
+        bubblewrap: Some("/nowhere/bwrap".into()),
+        ..tidemill_config::Sandbox::default()
+    })
+}
+
+fn problem() -> Item {
+    let material = [("tests", "assert f(1) == 1"), ("entry_point", "f")];
+    Item {
+        material: material.map(|(name, text)| (name.to_owned(), text.to_owned())).to_vec(),
+        ..item(&["the solution"], &[])
+    }
+}
+
+#[tokio::test]
+async fn without_a_sandbox_a_program_is_not_run_and_not_wrong() {
+    let (grader, runners) = (Grader::new(&CODE, &Reasoning::Think), without_sandbox());
+    assert!(grader.is_outside());
+    let grade = grader
+        .grade_with(&runners, &problem(), &completion("def f(x): return x"), || Timestamp(9))
+        .await;
+    assert_eq!(
+        (grade.outcome, grade.grader.as_str(), grade.graded),
+        (Outcome::GraderError, "code@1", Timestamp(9))
+    );
+    let reason = grade.reason.unwrap();
+    assert!(
+        reason.contains("/nowhere/bwrap") && reason.contains("apt-get install bubblewrap"),
+        "{reason}"
+    );
+    let grade = grader.grade(&problem(), &completion("def f(x): return x"), Timestamp(3));
+    assert_eq!(grade.outcome, Outcome::GraderError, "nothing was there to run it with");
+}
+
+#[tokio::test]
+async fn what_holds_no_program_is_graded_without_a_sandbox() {
+    let (grader, runners) = (Grader::new(&CODE, &Reasoning::Think), without_sandbox());
+    for (completion, outcome) in [
+        (completion("<think>def f(x): return x"), Outcome::NoAnswer),
+        (completion("<think>hm</think>\n"), Outcome::NoAnswer),
+        (ended(Ending::Length, "<think>hm"), Outcome::Truncated),
+        (ended(Ending::Refused, ""), Outcome::Refused),
+        (ended(Ending::EngineError, ""), Outcome::EngineError),
+        (ended(Ending::Scored, ""), Outcome::GraderError),
+    ] {
+        let grade = grader
+            .grade_with(&runners, &problem(), &completion, || Timestamp(9))
+            .await;
+        assert_eq!(grade.outcome, outcome, "{:?} {:?}", completion.ending, completion.text);
+    }
+}
+
+#[tokio::test]
+async fn an_item_without_its_tests_is_no_wrong_answer() {
+    let (grader, runners) = (Grader::new(&CODE, &Reasoning::Think), without_sandbox());
+    let item = item(&["the solution"], &[]);
+    let grade = grader
+        .grade_with(&runners, &item, &completion("def f(x): return x"), || Timestamp(9))
+        .await;
+    assert_eq!(grade.outcome, Outcome::GraderError);
+    assert!(grade.reason.unwrap().contains("entry_point"));
+}
+
+/// The folder is of what guests may read: without it no sandbox starts.
+#[tokio::test]
+async fn a_sandbox_that_does_not_start_any_more_is_looked_at_again() {
+    let folder = tempfile::Builder::new().permissions(open_to_all()).tempdir().unwrap();
+    let runners = Runners::new(&tidemill_config::Sandbox {
+        readable: vec![folder.path().to_owned()],
+        ..tidemill_config::Sandbox::default()
+    });
+    let grader = Grader::new(&CODE, &Reasoning::Think);
+    let problem = problem();
+    let graded = async |text: &str| {
+        grader
+            .grade_with(&runners, &problem, &completion(text), || Timestamp(9))
+            .await
+    };
+    let right = graded("```python\ndef f(x): return x\n```").await;
+    assert_eq!(right.outcome, Outcome::Correct, "{:?}", right.reason);
+    assert!(right.reason.unwrap().contains("[sandbox: "));
+    assert_eq!(right.extractor.as_deref(), Some("fenced-block@1"));
+    let wrong = graded("def f(x): return 2").await;
+    assert_eq!(wrong.outcome, Outcome::Incorrect, "{:?}", wrong.reason);
+    drop(folder);
+    let fault = graded("def f(x): return x").await;
+    assert_eq!(fault.outcome, Outcome::GraderError);
+    assert!(fault.reason.unwrap().contains("set the sandbox up"));
+    let refused = graded("def f(x): return x").await;
+    assert_eq!(refused.outcome, Outcome::GraderError);
+    assert!(refused.reason.unwrap().contains("no sandbox"));
+}
+
+fn open_to_all() -> std::fs::Permissions {
+    std::os::unix::fs::PermissionsExt::from_mode(0o755)
+}

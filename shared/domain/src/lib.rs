@@ -25,7 +25,6 @@ mod outline;
 mod partial;
 mod release;
 mod result;
-pub mod statistics;
 mod time;
 mod trace;
 mod whole;
@@ -42,7 +41,7 @@ pub use expect::{ANSWERS_OF_A_SPREAD, Expectation, Known, Lengths, Prefixes, Spr
 pub use failure::Class;
 pub use generation::{Asked, Generation, GenerationKey, InvalidGenerationKey, LANE, Question, Reuse};
 pub use grade::{Grade, Measured, Outcome, Span};
-pub use grader_spec::{GraderSpec, Normalise, Take};
+pub use grader_spec::{CodeLanguage, CodeLimits, GraderSpec, Normalise, ProgramPlace, Take};
 pub use group::{Capacity, EngineKind, Replica, ReplicaLoad, ServerGroup, Trouble, TroubleKind};
 pub use key::ItemKey;
 pub use length::{AnswerLength, InvalidLength, class_length, length_class};
@@ -52,7 +51,10 @@ pub use name::{BenchmarkName, EvaluationId, GroupId, InvalidName, MAX_NAME_BYTES
 pub use outline::Outline;
 pub use partial::{Mark, Parked, Partial};
 pub use release::Release;
-pub use result::{BenchmarkResult, EvaluationResult, OutcomeCounts, ResultMessage, ResultState};
+pub use result::{
+    BenchmarkResult, EvaluationResult, GroupResult, MetricResult, OutcomeCounts, ResultMessage, ResultState,
+    SubsetResult,
+};
 pub use time::Timestamp;
 pub use trace::TraceContext;
 pub use whole::{WholeBenchmark, WholeManifest};

@@ -12,10 +12,11 @@ use toml::de::{DeTable, DeValue};
 use crate::data::DataFile;
 use crate::error::{BenchmarkLabel, Place, Problems};
 use crate::fields::{Fields, Located, any, line_of};
+use crate::grader_spec::{self, GraderEntry, Material};
 use crate::groups::{self, GroupEntry};
 use crate::shots_spec::{self, ShotsEntry};
 use crate::suite::{MAX_FAILURE_RATE, MAX_TOKENS, REPETITION_PENALTY, SAMPLES, TOP_P};
-use crate::{grader_spec, options, template};
+use crate::{options, template};
 
 /// A suite file that was read. What could not be is missing here and was reported.
 pub(crate) struct Decoded {
@@ -51,6 +52,7 @@ pub(crate) struct BenchmarkEntry {
     pub(crate) reasoning: Reasoning,
     pub(crate) metrics: Vec<Metric>,
     pub(crate) grader: GraderSpec,
+    pub(crate) material: Vec<Material>,
 }
 
 /// The templates of a prompt.
@@ -202,7 +204,8 @@ fn benchmark(text: &str, mut fields: Fields<'_, '_>) -> Option<BenchmarkEntry> {
     let weight = fields.optional::<String>("weight", |name| column(name));
     let filter = fields.optional("filter", |filter: &String| template::check_filter(filter));
     let limit = fields.optional("limit", |limit: &u64| at_least_one(*limit));
-    let grader = grader(text, &mut fields);
+    let (grader, material) =
+        grader(text, &mut fields).map_or((None, Vec::new()), |entry| (Some(entry.spec), entry.material));
     let (settings, spare_samples) = settings(&mut fields, grader.as_ref());
     let penalties = penalties(&mut fields);
     let continuation = continuation(&mut fields, &penalties);
@@ -242,6 +245,7 @@ fn benchmark(text: &str, mut fields: Fields<'_, '_>) -> Option<BenchmarkEntry> {
         reasoning,
         metrics,
         grader: grader?,
+        material,
     })
 }
 
@@ -297,7 +301,7 @@ pub(crate) fn turns_rule(messages: &[MessageSource], last_role: &str, whose: &st
     }
 }
 
-fn grader(text: &str, fields: &mut Fields<'_, '_>) -> Option<GraderSpec> {
+fn grader(text: &str, fields: &mut Fields<'_, '_>) -> Option<GraderEntry> {
     let Some(value) = fields.raw("grader") else {
         fields.missing("grader");
         return None;

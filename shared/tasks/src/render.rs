@@ -9,11 +9,13 @@ use tidemill_domain::{
 };
 
 use crate::answer::{self, Answer};
+use crate::code_spec;
 use crate::data::{DataFile, Row, RowError};
 use crate::decode::{BenchmarkEntry, PromptSource};
 use crate::error::{Place, Problems};
 use crate::faults::Faults;
 use crate::fields::Located;
+use crate::grader_spec::Material;
 use crate::ids::{Ids, content_digest};
 use crate::shots::{Shots, continuation};
 use crate::sink::{Sink, Stopped};
@@ -91,6 +93,10 @@ impl BenchmarkEntry {
             "filter" => self.filter.as_ref().map(|filter| filter.line),
             "system" => self.system.as_ref().map(|system| system.line),
             "data" => Some(self.data.line),
+            field if field.starts_with("grader.") => {
+                let material = self.material.iter().find(|material| material.field == field);
+                material.map(|material| material.source.line)
+            }
             "few_shot" => self.shots.as_ref().map(|shots| shots.count_line),
             _ => None,
         };
@@ -106,6 +112,7 @@ pub(crate) struct Templates<'e> {
     prompt: PromptTemplate<'e>,
     target: Template<'e>,
     choices: Option<Template<'e>>,
+    material: Vec<(&'e Material, Template<'e>)>,
     grader: &'e GraderSpec,
 }
 
@@ -142,12 +149,18 @@ impl<'e> Templates<'e> {
             Some(source) => Some(Template::value(environment, source.value.trim()).map_err(Fault::of("choices"))?),
             None => None,
         };
+        let compile = |material: &'e Material| {
+            let template = Template::text(environment, &material.source.value).map_err(Fault::of(material.field))?;
+            Ok((material, template))
+        };
+        let material = entry.material.iter().map(compile).collect::<Result<_, Fault>>()?;
         Ok(Self {
             filter,
             system,
             prompt,
             target,
             choices,
+            material,
             grader: &entry.grader,
         })
     }
@@ -185,6 +198,18 @@ impl<'e> Templates<'e> {
                 system.into_iter().chain(turns).collect::<Result<_, _>>().map(Prompt::Chat)
             }
         }
+    }
+
+    /// What else the grader needs of one row.
+    fn material(&self, row: &Value) -> Result<Vec<(String, String)>, Fault> {
+        let render = |(material, template): &(&Material, Template<'_>)| {
+            let text = template
+                .render(row)
+                .and_then(|text| code_spec::checked(material.name, text));
+            let text = text.map_err(Fault::of(material.field))?;
+            Ok((material.name.to_owned(), text))
+        };
+        self.material.iter().map(render).collect()
     }
 
     /// The reference side of one row.
@@ -314,7 +339,10 @@ impl Rendering<'_> {
         let prompt = self.check(row, prompt);
         let answer = self.templates.answer(context);
         let answer = self.check(row, answer);
-        let (id, cluster, subset, weight, prompt, answer) = (id?, cluster?, subset?, weight?, prompt?, answer?);
+        let material = self.templates.material(context);
+        let material = self.check(row, material);
+        let (id, cluster, subset, weight) = (id?, cluster?, subset?, weight?);
+        let (prompt, answer, material) = (prompt?, answer?, material?);
         let prompt = self.shots.prepend(prompt, &id, &digest).map_err(Fault::of("few_shot"));
         let prompt = self.check(row, prompt)?;
         let prompt = self.check(row, self.sound(prompt))?;
@@ -330,7 +358,7 @@ impl Rendering<'_> {
             cluster,
             subset,
             weight,
-            material: Vec::new(),
+            material,
         })
     }
 
