@@ -100,9 +100,7 @@ fn suite(text: &str, table: &DeTable<'_>, place: &Place, problems: &mut Problems
     let tables = fields.raw("benchmark");
     let names = names(tables);
     let benchmarks = match tables.map(|value| (value, value.get_ref().as_array())) {
-        Some((_, Some(array))) if !array.is_empty() => {
-            decode_benchmarks(text, array.iter(), defaults, &mut fields)
-        }
+        Some((_, Some(array))) if !array.is_empty() => decode_benchmarks(text, array.iter(), defaults, &mut fields),
         Some((value, Some(_))) => {
             let line = fields.line(value);
             fields.error("benchmark", line, "is empty: a suite needs at least one [[benchmark]]");
@@ -140,7 +138,10 @@ fn suite(text: &str, table: &DeTable<'_>, place: &Place, problems: &mut Problems
 
 /// The names of benchmarks as they are written.
 fn names(tables: Option<&Spanned<DeValue<'_>>>) -> Vec<String> {
-    let tables = tables.and_then(|value| value.get_ref().as_array()).into_iter().flatten();
+    let tables = tables
+        .and_then(|value| value.get_ref().as_array())
+        .into_iter()
+        .flatten();
     let name = |table: &Spanned<DeValue<'_>>| {
         let name = table.get_ref().as_table()?.get("name")?;
         name.get_ref().as_str().map(str::to_owned)

@@ -175,7 +175,8 @@ impl Problems {
             let same_place = known.place.line == place.line && known.place.field == place.field;
             same_place && known.place.data.is_none() && known.message == message
         };
-        let is_shared = place.data.is_none() && place.field.as_ref().is_some_and(|field| field.starts_with("defaults."));
+        let is_shared =
+            place.data.is_none() && place.field.as_ref().is_some_and(|field| field.starts_with("defaults."));
         if !(is_shared && self.errors.iter().any(is_same)) {
             self.errors.push(SuiteError { place, message });
         }

@@ -39,6 +39,7 @@ pub(crate) struct Fields<'a, 'i> {
     prefix: &'static str,
     problems: &'a mut Problems,
     asked: Vec<&'static str>,
+    is_for_stored_items: bool,
 }
 
 impl<'a, 'i> Fields<'a, 'i> {
@@ -58,6 +59,7 @@ impl<'a, 'i> Fields<'a, 'i> {
             prefix,
             problems,
             asked: Vec::new(),
+            is_for_stored_items: false,
         }
     }
 
@@ -65,6 +67,17 @@ impl<'a, 'i> Fields<'a, 'i> {
     pub(crate) fn or_from(mut self, defaults: Option<&'a DeTable<'i>>) -> Self {
         self.defaults = defaults;
         self
+    }
+
+    /// What is read is for items that are stored: of their rows nothing is rendered anew.
+    pub(crate) fn for_stored_items(mut self) -> Self {
+        self.is_for_stored_items = true;
+        self
+    }
+
+    /// Whether it is for items that are stored.
+    pub(crate) const fn is_for_stored_items(&self) -> bool {
+        self.is_for_stored_items
     }
 
     /// Whether the table itself gives a field.

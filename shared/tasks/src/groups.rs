@@ -53,15 +53,16 @@ fn group<'i>(
     let place = suite.place().line(line);
     let mut fields = Fields::new(text, table, place.clone(), "group.", suite.problems());
     let name = fields.required("name", |name: &String| name_rule(name, earlier));
-    let benchmarks = fields.required("benchmarks", |patterns: &Vec<String>| {
-        match patterns.is_empty() {
-            true => Err("is empty: a group needs at least one benchmark".to_owned()),
-            false => Ok(()),
-        }
+    let benchmarks = fields.required("benchmarks", |patterns: &Vec<String>| match patterns.is_empty() {
+        true => Err("is empty: a group needs at least one benchmark".to_owned()),
+        false => Ok(()),
     });
     let mean = fields.or_default("mean", MeanName::default(), any);
     let weights = fields.optional("weights", |weights: &BTreeMap<String, f64>| {
-        match weights.iter().find(|(_, weight)| !(weight.is_finite() && **weight > 0.0)) {
+        match weights
+            .iter()
+            .find(|(_, weight)| !(weight.is_finite() && **weight > 0.0))
+        {
             Some((pattern, weight)) => Err(format!("the weight of {pattern:?} must be above 0, but is {weight}")),
             None => Ok(()),
         }
@@ -141,7 +142,10 @@ impl GroupEntry {
     }
 
     fn check_patterns(&self, names: &[String], problems: &mut Problems) {
-        let weighted = self.weights.as_ref().map(|weights| (weights.line, weights.value.keys().collect::<Vec<_>>()));
+        let weighted = self
+            .weights
+            .as_ref()
+            .map(|weights| (weights.line, weights.value.keys().collect::<Vec<_>>()));
         let named = (self.benchmarks.line, self.benchmarks.value.iter().collect());
         let fields = [("group.benchmarks", Some(named)), ("group.weights", weighted)];
         for (field, patterns) in fields {
@@ -156,7 +160,10 @@ impl GroupEntry {
 
     fn check_metric(&self, benchmarks: &[BenchmarkEntry], problems: &mut Problems) {
         let Some(metric) = &self.metric else { return };
-        for benchmark in benchmarks.iter().filter(|benchmark| self.means(benchmark.name.as_str())) {
+        for benchmark in benchmarks
+            .iter()
+            .filter(|benchmark| self.means(benchmark.name.as_str()))
+        {
             if !has(&benchmark.metrics, &metric.value) {
                 let place = self.place.line(metric.line).field("group.metric");
                 let message = format!(
@@ -170,7 +177,9 @@ impl GroupEntry {
     }
 
     fn resolve(&self, benchmarks: &[Benchmark]) -> Group {
-        let members = (0_u32..).zip(benchmarks).filter(|(_, benchmark)| self.means(benchmark.name.as_str()));
+        let members = (0_u32..)
+            .zip(benchmarks)
+            .filter(|(_, benchmark)| self.means(benchmark.name.as_str()));
         let member = |(ordinal, benchmark): (u32, &Benchmark)| Member {
             benchmark: ordinal,
             weight: self.weight(benchmark.name.as_str()),
@@ -187,7 +196,12 @@ impl GroupEntry {
         let Some(weights) = self.weights.as_ref().map(|weights| &weights.value) else {
             return 1.0;
         };
-        let by_pattern = || weights.iter().find(|(pattern, _)| matches(pattern, name)).map(|(_, weight)| weight);
+        let by_pattern = || {
+            weights
+                .iter()
+                .find(|(pattern, _)| matches(pattern, name))
+                .map(|(_, weight)| weight)
+        };
         weights.get(name).or_else(by_pattern).copied().unwrap_or(1.0)
     }
 }

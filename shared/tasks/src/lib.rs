@@ -37,7 +37,7 @@ mod template;
 pub use error::{BenchmarkLabel, Place, SuiteError, SuiteErrors, Warning};
 pub use load::{LoadError, Loaded, load};
 pub use looked::{Counted, Extent, Picked};
-pub use overrides::Overrides;
+pub use overrides::{Overrides, misfit};
 pub use sink::{Collected, Sink, Stopped};
 pub use suite::{
     BenchmarkTable, DefaultsTable, FewShotChoice, GraderTable, GroupTable, MeanName, MessageTable, ReasoningMarks,

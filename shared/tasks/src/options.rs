@@ -1,8 +1,8 @@
 //! What a benchmark says beside its prompt and grader: settings that it shares, the system's turn, reasoning and metrics.
 
 use tidemill_domain::{Aggregation, Metric, MetricSource, Reasoning};
-use toml::Value;
-use toml::de::DeTable;
+use toml::de::{DeTable, DeValue};
+use toml::{Spanned, Value};
 
 use crate::decode;
 use crate::error::Problems;
@@ -27,7 +27,9 @@ pub(crate) fn defaults<'a, 'i>(text: &'a str, suite: &mut Fields<'a, 'i>) -> Opt
     let penalties = decode::penalties(&mut fields);
     decode::continuation(&mut fields, &penalties);
     fields.finish(|name| {
-        let is_of_benchmarks = ["prompt", "messages", "data", "target", "grader", "metrics", "few_shot", "limit"];
+        let is_of_benchmarks = [
+            "prompt", "messages", "data", "target", "grader", "metrics", "few_shot", "limit",
+        ];
         is_of_benchmarks
             .contains(&name)
             .then(|| "is not shared: each benchmark gives its own".to_owned())
@@ -36,7 +38,7 @@ pub(crate) fn defaults<'a, 'i>(text: &'a str, suite: &mut Fields<'a, 'i>) -> Opt
     Some(table)
 }
 
-/// The system's turn of a chat; that of `[defaults]` is of no effect where there is no chat.
+/// The system's turn of a chat; that of `[defaults]` is of no effect where there is no chat, or one with its own.
 pub(crate) fn system(fields: &mut Fields<'_, '_>) -> Option<Located<String>> {
     let is_own = fields.gives("system");
     let is_chat = fields.raw("messages").is_some();
@@ -45,13 +47,35 @@ pub(crate) fn system(fields: &mut Fields<'_, '_>) -> Option<Located<String>> {
         let message = "needs messages: a completions endpoint takes one text; write it into prompt instead";
         fields.error("system", line, message);
     }
+    let has_message = fields
+        .raw("messages")
+        .and_then(|value| value.get_ref().as_array())
+        .is_some_and(|turns| {
+            let role = |turn: &Spanned<DeValue<'_>>| {
+                turn.get_ref()
+                    .as_table()?
+                    .get("role")?
+                    .get_ref()
+                    .as_str()
+                    .map(str::to_owned)
+            };
+            turns.iter().any(|turn| role(turn).is_some_and(|role| role == "system"))
+        });
+    if has_message && is_own {
+        let line = fields.line_of_field("system");
+        fields.error(
+            "system",
+            line,
+            "cannot stand beside a system message in messages: give one of them",
+        );
+    }
     let system = fields.optional("system", |system: &String| {
         if system.is_empty() {
             return Err("must not be empty".to_owned());
         }
         template::check(system)
     })?;
-    is_chat.then_some(system)
+    (is_chat && !has_message).then_some(system)
 }
 
 /// How reasoning is told from the answer.
@@ -94,7 +118,9 @@ fn read_reasoning(value: &Value) -> Result<Reasoning, String> {
 
 /// What is measured beside the score.
 pub(crate) fn metrics(fields: &mut Fields<'_, '_>, samples: u32) -> Vec<Metric> {
-    let names = fields.optional("metrics", |names: &Vec<String>| read_metrics(names, samples).map(|_| ()));
+    let names = fields.optional("metrics", |names: &Vec<String>| {
+        read_metrics(names, samples).map(|_| ())
+    });
     names
         .and_then(|names| read_metrics(&names.value, samples).ok())
         .unwrap_or_default()
@@ -124,10 +150,18 @@ fn read_metric(name: &str, samples: u32) -> Result<MetricSource, String> {
     };
     let count = match count.parse::<u32>() {
         Ok(parsed) if parsed > 0 && parsed.to_string() == count => parsed,
-        _ => return Err(format!("{name:?} is no metric, because {count:?} is no count of samples; {FORMS}")),
+        _ => {
+            return Err(format!(
+                "{name:?} is no metric, because {count:?} is no count of samples; {FORMS}"
+            ));
+        }
     };
     if count > samples {
-        let few = if samples == 1 { "1 sample".to_owned() } else { format!("{samples} samples") };
+        let few = if samples == 1 {
+            "1 sample".to_owned()
+        } else {
+            format!("{samples} samples")
+        };
         return Err(format!(
             "{name} needs {count} samples of each item, but there is {few}: set samples = {count} or more"
         ));
@@ -137,7 +171,9 @@ fn read_metric(name: &str, samples: u32) -> Result<MetricSource, String> {
         "maj" => Ok(MetricSource::MajorityAt(count)),
         kind => {
             let nearest = nearest(kind, &["pass", "maj"]).unwrap_or_default();
-            Err(format!("{name:?} is no metric; did you mean {nearest}@{count}? {FORMS}"))
+            Err(format!(
+                "{name:?} is no metric; did you mean {nearest}@{count}? {FORMS}"
+            ))
         }
     }
 }

@@ -195,7 +195,11 @@ impl<'e> Templates<'e> {
                         content,
                     })
                 });
-                system.into_iter().chain(turns).collect::<Result<_, _>>().map(Prompt::Chat)
+                system
+                    .into_iter()
+                    .chain(turns)
+                    .collect::<Result<_, _>>()
+                    .map(Prompt::Chat)
             }
         }
     }
@@ -287,8 +291,13 @@ impl Rendering<'_> {
             self.unreadable(RowError { row: None, message });
         } else if kept == 0 {
             let place = self.entry.place_of("filter").data(&self.entry.data.value.written, None);
-            let rows = if seen == 1 { "its only row".to_owned() } else { format!("any of its {seen} rows") };
-            self.faults.push(place, format!("does not keep {rows}; a benchmark needs at least one"));
+            let rows = if seen == 1 {
+                "its only row".to_owned()
+            } else {
+                format!("any of its {seen} rows")
+            };
+            self.faults
+                .push(place, format!("does not keep {rows}; a benchmark needs at least one"));
         }
         Ok(())
     }
@@ -536,7 +545,9 @@ impl Remarks {
 
     fn report(&self, entry: &BenchmarkEntry, problems: &mut Problems) {
         for remark in &self.0 {
-            let place = entry.place_of(remark.field).data(&entry.data.value.written, Some(remark.row));
+            let place = entry
+                .place_of(remark.field)
+                .data(&entry.data.value.written, Some(remark.row));
             let others = match remark.count - 1 {
                 0 => String::new(),
                 1 => "; likewise in 1 more row".to_owned(),

@@ -127,7 +127,11 @@ impl Shots {
     fn of(&self, id: &str, digest: &str) -> Vec<&Example> {
         let own = self.places.get(digest).copied();
         let Some(seed) = self.seed else {
-            let others = self.examples.iter().enumerate().filter(|(index, _)| Some(*index) != own);
+            let others = self
+                .examples
+                .iter()
+                .enumerate()
+                .filter(|(index, _)| Some(*index) != own);
             return others.map(|(_, example)| example).take(self.wanted).collect();
         };
         let others = self.examples.len() - usize::from(own.is_some());
@@ -201,18 +205,27 @@ impl Rendering<'_, '_> {
                 Choice::First | Choice::Random { .. } => gathered.examples.len(),
             };
             let example = self.example(&row).map_err(|message| (at(number), message))?;
-            gathered.take(position, example).map_err(|message| (at(number), message))?;
+            gathered
+                .take(position, example)
+                .map_err(|message| (at(number), message))?;
             if gathered.is_enough() {
                 break;
             }
         }
-        gathered.settle(&self.shots.choice, self.shots.count).map_err(|message| {
-            let place = match &self.shots.choice {
-                Choice::Ids(ids) => self.entry.place.line(ids.line).field("few_shot_ids").data(&file.written, None),
-                Choice::First | Choice::Random { .. } => at(None),
-            };
-            (place, message)
-        })
+        gathered
+            .settle(&self.shots.choice, self.shots.count)
+            .map_err(|message| {
+                let place = match &self.shots.choice {
+                    Choice::Ids(ids) => self
+                        .entry
+                        .place
+                        .line(ids.line)
+                        .field("few_shot_ids")
+                        .data(&file.written, None),
+                    Choice::First | Choice::Random { .. } => at(None),
+                };
+                (place, message)
+            })
     }
 
     /// The place of a row among the ids that are wanted.
@@ -232,7 +245,9 @@ impl Rendering<'_, '_> {
         if let Some(form) = &self.form {
             match form {
                 Forms::Text(template) => {
-                    let text = template.render(&context).map_err(|error| format!("few_shot_prompt: {error}"))?;
+                    let text = template
+                        .render(&context)
+                        .map_err(|error| format!("few_shot_prompt: {error}"))?;
                     example.text = format!("{text}{}", self.shots.separator);
                 }
                 Forms::Turns(turns) => example.turns = render_turns(turns, &context)?,
@@ -331,7 +346,10 @@ enum Forms<'e> {
 }
 
 impl<'e> Forms<'e> {
-    fn compile(environment: &'e Environment<'e>, shots: &'e ShotsEntry) -> Result<Option<Self>, (&'static str, String)> {
+    fn compile(
+        environment: &'e Environment<'e>,
+        shots: &'e ShotsEntry,
+    ) -> Result<Option<Self>, (&'static str, String)> {
         let Some(form) = shots.form.as_ref().map(|form| &form.value) else {
             return Ok(None);
         };

@@ -163,8 +163,18 @@ fn form(fields: &mut Fields<'_, '_>) -> Option<Located<Form>> {
     });
     let (is_text, is_chat) = (fields.raw("prompt").is_some(), fields.raw("messages").is_some());
     for (name, given, other, fitting) in [
-        ("few_shot_prompt", text.is_some(), is_chat && !is_text, "few_shot_messages"),
-        ("few_shot_messages", turns.is_some(), is_text && !is_chat, "few_shot_prompt"),
+        (
+            "few_shot_prompt",
+            text.is_some(),
+            is_chat && !is_text,
+            "few_shot_messages",
+        ),
+        (
+            "few_shot_messages",
+            turns.is_some(),
+            is_text && !is_chat,
+            "few_shot_prompt",
+        ),
     ] {
         if given && other {
             let line = fields.line_of_field(name);
