@@ -205,8 +205,9 @@ fn decode(path: &Path, text: &str, problems: &mut Problems) -> Option<Overrides>
             }
         }
     }
+    let is_said = FIELDS.iter().chain(&["benchmark"]).any(|field| fields.gives(field));
     fields.finish(|_| None);
-    if overrides == Overrides::default() {
+    if !is_said {
         let message = "changes nothing: it needs a [grader], reasoning or metrics, or a [[benchmark]] with one of them";
         problems.error(place, message);
     }
@@ -236,6 +237,9 @@ fn named<'i>(text: &str, value: &Spanned<DeValue<'i>>, file: &mut Fields<'_, 'i>
         change,
     })
 }
+
+/// What a file may change.
+const FIELDS: [&str; 3] = ["grader", "reasoning", "metrics"];
 
 fn change(text: &str, fields: &mut Fields<'_, '_>, written: &str) -> Change {
     let grader = grader(text, fields, written);

@@ -47,10 +47,10 @@ impl Shots {
     }
 
     /// Reads and renders the examples; equal rows count once.
-    pub(crate) fn load(
-        shots: &ShotsEntry,
-        entry: &BenchmarkEntry,
-        environment: &Environment<'_>,
+    pub(crate) fn load<'e>(
+        shots: &'e ShotsEntry,
+        entry: &'e BenchmarkEntry,
+        environment: &'e Environment<'e>,
         templates: &Templates<'_>,
         faults: &mut Faults,
     ) -> Self {

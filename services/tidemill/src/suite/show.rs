@@ -172,8 +172,8 @@ impl Shown<'_> {
             "settings": if self.benchmark.is_likelihood() { Value::Null } else { self.settings() },
             "graded": {
                 "grader": self.grader(),
-                "options": self.benchmark.grader,
-                "reasoning": self.benchmark.reasoning,
+                "options": options(&self.benchmark.grader),
+                "reasoning": reasoning_json(&self.benchmark.reasoning),
                 "targets": item.targets,
                 "choices": item.choices,
                 "correct_choice": item.correct_choice,
@@ -206,9 +206,7 @@ impl Shown<'_> {
             lines.push(self.settings_text());
         }
         lines.push(format!("graded by {}, reasoning {}", self.grader(), self.reasoning()));
-        if let Some(options) = options(&self.benchmark.grader) {
-            lines.push(format!("  options: {options}"));
-        }
+        lines.push(format!("  options: {}", options(&self.benchmark.grader)));
         let targets: Vec<String> = self.item.targets.iter().map(|target| format!("{target:?}")).collect();
         lines.push(format!("  targets: {}", targets.join(" or ")));
         for (choice, number) in self.item.choices.iter().zip(0_u32..) {
@@ -271,12 +269,20 @@ impl Shown<'_> {
 const SHOWN_SEEDS: u32 = 8;
 
 /// The options of a kind, without the kind itself.
-fn options(grader: &GraderSpec) -> Option<String> {
-    let Ok(Value::Object(kind)) = serde_json::to_value(grader) else {
-        return None;
-    };
-    let (_, options) = kind.into_iter().next()?;
-    Some(options.to_string())
+fn options(grader: &GraderSpec) -> Value {
+    match serde_json::to_value(grader) {
+        Ok(Value::Object(kind)) => kind.into_iter().next().map_or(Value::Null, |(_, options)| options),
+        _ => Value::Null,
+    }
+}
+
+/// As a suite writes it.
+fn reasoning_json(reasoning: &Reasoning) -> Value {
+    match reasoning {
+        Reasoning::Think => json!("think"),
+        Reasoning::Marks { open, close } => json!({ "open": open, "close": close }),
+        Reasoning::None => json!("none"),
+    }
 }
 
 /// A text between rules. Control characters that a terminal would obey are written out.
