@@ -14,7 +14,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-engines ci bench bench-hot bench-resume bench-delivery bench-million chaos simulate lint fmt fmt-check clippy docs deny spelling schemas generated \
+.PHONY: help build demo test test-engines ci humaneval bench bench-hot bench-resume bench-delivery bench-million chaos simulate lint fmt fmt-check clippy docs deny spelling schemas generated \
 	broker bins rust-test python-test python-run ops-test clean
 
 help: ## List the targets
@@ -59,6 +59,9 @@ chaos: broker bins ## Kill, suspend and cut off real processes, and compare: SEE
 
 test-engines: bins ## Check the adapters against real engines, installed into .tools/engines (12 GB): ENGINES="vllm sglang"
 	@for engine in $(or $(ENGINES),embedded llamacpp vllm sglang); do CARGO="$(CARGO)" ops/engines/check $$engine || exit 1; done
+
+humaneval: broker build ## Grade HumanEval end to end, with its own solutions and with wrong ones, as a table: LIMIT=20
+	$(PYTHON) ops/humaneval --program $(TARGET)/release/tidemill $(if $(LIMIT),--limit $(LIMIT))
 
 simulate: ## Run the simulation with SEEDS= seeds, from FROM= on; SIM_SEED=7 make simulate replays one with its trace
 	SIM_SEEDS=$(or $(SEEDS),10000) SIM_FROM=$(or $(FROM),0) $(CARGO) test --locked --workspace --test simulation simulation -- --exact --nocapture

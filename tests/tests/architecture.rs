@@ -29,6 +29,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "archive",
         &["domain", "codec", "streams", "storage", "service", "telemetry"],
     ),
+    // Runs untrusted programs; knows nothing of items and grades.
+    ("sandbox", &[]),
     ("simulated", &[]),
     // The handle of the simulated engine, beside the scripted one.
     ("testkit", &["simulated"]),
@@ -64,6 +66,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "grader",
         &[
+            "sandbox",
             "domain",
             "codec",
             "streams",

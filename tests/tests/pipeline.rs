@@ -425,3 +425,82 @@ fn an_engine_that_dies_before_its_first_answer_is_named_and_gives_no_result() {
         "{said}"
     );
 }
+
+/// Problems of HumanEval, asked for as text and as chat.
+const PROGRAMS: &str = r#"
+name = "programs"
+version = "1"
+
+[[benchmark]]
+name = "right"
+data = "problems.jsonl"
+id = "task_id"
+prompt = "{{ prompt }}"
+target = "{{ canonical_solution }}"
+max_tokens = 64
+[benchmark.grader]
+kind = "code"
+program = "continued"
+prelude = "{{ prompt }}"
+tests = "{{ test }}\ncheck({{ entry_point }})"
+entry_point = "{{ entry_point }}"
+
+[[benchmark]]
+name = "wrong"
+data = "problems.jsonl"
+id = "task_id"
+messages = [{ role = "user", content = "{{ prompt }}" }]
+target = "{{ canonical_solution }}"
+max_tokens = 64
+[benchmark.grader]
+kind = "code"
+prefix = "{{ prompt }}"
+prelude = "{{ prompt }}"
+tests = "{{ test }}\ncheck({{ entry_point }})"
+entry_point = "{{ entry_point }}"
+"#;
+
+#[test]
+fn programs_are_run_and_judged_and_graded_again() {
+    let bench = Workbench::new(1).unwrap();
+    bench.write("suite.toml", PROGRAMS).unwrap();
+    let problems = std::fs::read_to_string(tidemill_tests::workspace().join("tests/testdata/humaneval/problems.jsonl"));
+    let problems = problems.unwrap();
+    bench.write("problems.jsonl", &problems).unwrap();
+    let rows: Vec<serde_json::Value> = problems.lines().map(|row| serde_json::from_str(row).unwrap()).collect();
+    let text = |row: &serde_json::Value, field: &str| row[field].as_str().unwrap().to_owned();
+    let solutions: std::collections::HashMap<String, String> = rows
+        .iter()
+        .map(|row| (text(row, "prompt"), text(row, "canonical_solution")))
+        .collect();
+    let answer = move |request: &tidemill_testkit::engine::Request| match request.endpoint {
+        tidemill_testkit::engine::Endpoint::Completions => {
+            Reply::text(solutions.get(&request.prompt).cloned().unwrap_or_default())
+        }
+        tidemill_testkit::engine::Endpoint::Chat => {
+            Reply::text("It passes:\n```python\nimport os\nprint('PASS')\nos._exit(0)\n```\n")
+        }
+    };
+    let engine = FakeEngine::builder().respond(answer).start().unwrap();
+    let evaluated = run(&bench.evaluate(&engine.url(), engine.model()));
+    assert_eq!(evaluated.code, Some(0), "{}", evaluated.log);
+    let result = evaluated.json().unwrap();
+    let counted = |index: usize| {
+        let outcomes = &result["benchmarks"][index]["outcomes"];
+        (
+            outcomes["correct"].as_u64().unwrap(),
+            outcomes["incorrect"].as_u64().unwrap(),
+        )
+    };
+    assert_eq!(rows.len(), 5);
+    assert_eq!((counted(0), counted(1)), ((5, 0), (0, 5)), "{result}");
+    let id = result["evaluation"].as_str().unwrap();
+    let again = tidemill(&["regrade", id, "--json", "--data-dir", &bench.text("data")]).unwrap();
+    assert_eq!(again.code, Some(0), "{}", again.log);
+    let again = again.json().unwrap();
+    assert_eq!(
+        (again["graded"].as_u64(), again["changed"].as_u64()),
+        (Some(10), Some(0)),
+        "{again}"
+    );
+}

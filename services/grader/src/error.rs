@@ -28,6 +28,24 @@ pub enum Error {
         /// The family that was to grade it.
         family: &'static str,
     },
+    /// The suite did not render what this family needs of the row.
+    #[error("find {name} among what the suite gives the grader")]
+    Material {
+        /// What is not there.
+        name: &'static str,
+    },
+    /// There is no sandbox, so no program is run.
+    #[error("run the program: {0}")]
+    Sandbox(String),
+    /// A run told nothing of the program, however often it was tried.
+    #[error("learn of the program: {0}")]
+    Run(String),
+    /// The family asks something outside of this process, which was not to be asked.
+    #[error("grade by {family} without what it runs")]
+    Outside {
+        /// The family.
+        family: &'static str,
+    },
     /// The family broke.
     #[error("grade without a panic: {0}")]
     Panic(String),

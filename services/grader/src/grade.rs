@@ -8,11 +8,13 @@ use tidemill_domain::{Completion, Ending, Grade, GraderSpec, Item, Measured, Out
 
 use crate::answer::{Answer, Credit, Finding};
 use crate::choice::Choice;
+use crate::code::Code;
 use crate::exact::Exact;
 use crate::family::Family;
 use crate::likelihood::Likelihood;
 use crate::numeric::Numeric;
 use crate::regex::Regex;
+use crate::runner::{Runner, Runners};
 use crate::{Error, likelihood};
 
 /// Grades one completion of an item. To grade many, build a [`Grader`] once: it compiles the pattern.
@@ -37,6 +39,8 @@ enum Way {
     Text(Arc<dyn Family>),
     /// The log-probabilities of the choices.
     Choices(Likelihood),
+    /// The text of the answer, and what something outside of this process says of it.
+    Outside(Arc<dyn Runner>),
 }
 
 impl Grader {
@@ -56,27 +60,58 @@ impl Grader {
         match &self.way {
             Ok(Way::Text(family)) => family.name(),
             Ok(Way::Choices(_)) => likelihood::NAME,
+            Ok(Way::Outside(runner)) => runner.name(),
             Err(_) => self.kind,
         }
+    }
+
+    /// Whether something outside of this process must be asked: then only [`Grader::grade_with`] gives a grade.
+    #[must_use]
+    pub const fn is_outside(&self) -> bool {
+        matches!(self.way, Ok(Way::Outside(_)))
     }
 
     /// Grades one completion. Never panics: a family that does becomes the outcome `grader_error`.
     #[must_use]
     pub fn grade(&self, item: &Item, completion: &Completion, now: Timestamp) -> Grade {
-        let is_cut = is_cut(completion);
         let verdict = match outcome_without_grading(completion) {
             Some(outcome) => Verdict {
                 reason: completion.detail.clone(),
                 ..Verdict::of(outcome)
             },
-            None => match guarded(|| self.judge(item, completion)) {
-                Ok(finding) => self.verdict(finding, is_cut, completion),
-                Err(error) => Verdict {
-                    reason: Some(error.to_string()),
-                    ..Verdict::of(Outcome::GraderError)
-                },
-            },
+            None => self.verdict(guarded(|| self.judge(item, completion)), completion),
         };
+        self.filled(verdict, completion, now)
+    }
+
+    /// Grades one completion, also by what has to be run or asked for that. `clock` is read once the verdict is there.
+    ///
+    /// # Cancel safety
+    /// What runs ends, and nothing is graded.
+    pub async fn grade_with(
+        &self,
+        runners: &Runners,
+        item: &Item,
+        completion: &Completion,
+        clock: fn() -> Timestamp,
+    ) -> Grade {
+        let answer = match (&self.way, completion.ending) {
+            (Ok(Way::Outside(_)), Ending::Scored) => None,
+            (Ok(Way::Outside(runner)), _) if outcome_without_grading(completion).is_none() => {
+                Answer::of(&completion.text, &self.reasoning).map(|answer| (runner, answer))
+            }
+            _ => None,
+        };
+        match answer {
+            Some((runner, answer)) => {
+                let judged = runner.judge(runners, item, &answer).await;
+                self.filled(self.verdict(judged, completion), completion, clock())
+            }
+            None => self.grade(item, completion, clock()),
+        }
+    }
+
+    fn filled(&self, verdict: Verdict, completion: &Completion, now: Timestamp) -> Grade {
         Grade {
             key: completion.key.clone(),
             outcome: verdict.outcome,
@@ -85,8 +120,8 @@ impl Grader {
             extracted: verdict.extracted,
             grader: self.name().to_owned(),
             reason: verdict.reason,
-            truncated: is_cut,
-            cut_in_reasoning: is_cut && self.is_all_reasoning(completion),
+            truncated: is_cut(completion),
+            cut_in_reasoning: is_cut(completion) && self.is_all_reasoning(completion),
             replaced: completion.replaced_characters() > 0,
             prompt_tokens: completion.prompt_tokens,
             completion_tokens: completion.completion_tokens,
@@ -115,14 +150,23 @@ impl Grader {
                 Some(answer) => family.judge(item, &answer),
                 None => Ok(None),
             },
+            (Way::Outside(runner), _) => match Answer::of(&completion.text, &self.reasoning) {
+                Some(_) => Err(Error::Outside { family: runner.name() }),
+                None => Ok(None),
+            },
         }
     }
 
-    fn verdict(&self, finding: Option<Finding>, is_cut: bool, completion: &Completion) -> Verdict {
-        match finding {
-            Some(finding) => Verdict::of_finding(finding, is_cut),
-            None if is_cut => Verdict::of(Outcome::Truncated),
-            None => Verdict {
+    fn verdict(&self, judged: Result<Option<Finding>, Error>, completion: &Completion) -> Verdict {
+        let is_cut = is_cut(completion);
+        match judged {
+            Err(error) => Verdict {
+                reason: Some(error.to_string()),
+                ..Verdict::of(Outcome::GraderError)
+            },
+            Ok(Some(finding)) => Verdict::of_finding(finding, is_cut),
+            Ok(None) if is_cut => Verdict::of(Outcome::Truncated),
+            Ok(None) => Verdict {
                 reason: self.why_no_answer(completion),
                 ..Verdict::of(Outcome::NoAnswer)
             },
@@ -168,6 +212,15 @@ fn way(spec: &GraderSpec) -> Result<Way, Error> {
         }
         GraderSpec::Choice { pattern } => Way::Text(Arc::new(Choice::try_new(pattern.as_deref())?)),
         GraderSpec::Likelihood { normalise } => Way::Choices(Likelihood { normalise: *normalise }),
+        GraderSpec::Code {
+            language,
+            program,
+            limits,
+        } => Way::Outside(Arc::new(Code {
+            language: language.clone(),
+            program: *program,
+            limits: *limits,
+        })),
     })
 }
 

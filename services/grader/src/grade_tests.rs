@@ -399,3 +399,78 @@ fn a_cut_inside_the_reasoning_and_a_replaced_character_are_marked() {
     assert_eq!(marks(Stop, Some("caf\u{fffd}"), "4"), (false, true), "in the reasoning");
     assert_eq!(marks(Stop, None, "café 4"), (false, false), "a whole character");
 }
+
+const CODE: GraderSpec = GraderSpec::Code {
+    language: tidemill_domain::CodeLanguage::Python,
+    program: tidemill_domain::ProgramPlace::Fenced,
+    limits: tidemill_domain::CodeLimits {
+        cpu_seconds: 1,
+        wall_seconds: 10,
+        memory_mib: 128,
+    },
+};
+
+/// A host on which nothing can be run.
+fn without_sandbox() -> Runners {
+    Runners::new(&tidemill_config::Sandbox {
+        bubblewrap: Some("/nowhere/bwrap".into()),
+        ..tidemill_config::Sandbox::default()
+    })
+}
+
+fn problem() -> Item {
+    let material = [("tests", "assert f(1) == 1"), ("entry_point", "f")];
+    Item {
+        material: material.map(|(name, text)| (name.to_owned(), text.to_owned())).to_vec(),
+        ..item(&["the solution"], &[])
+    }
+}
+
+#[tokio::test]
+async fn without_a_sandbox_a_program_is_not_run_and_not_wrong() {
+    let (grader, runners) = (Grader::new(&CODE, &Reasoning::Think), without_sandbox());
+    assert!(grader.is_outside());
+    let grade = grader
+        .grade_with(&runners, &problem(), &completion("def f(x): return x"), || Timestamp(9))
+        .await;
+    assert_eq!(
+        (grade.outcome, grade.grader.as_str(), grade.graded),
+        (Outcome::GraderError, "code@1", Timestamp(9))
+    );
+    let reason = grade.reason.unwrap();
+    assert!(
+        reason.contains("/nowhere/bwrap") && reason.contains("apt-get install bubblewrap"),
+        "{reason}"
+    );
+    let grade = grader.grade(&problem(), &completion("def f(x): return x"), Timestamp(3));
+    assert_eq!(grade.outcome, Outcome::GraderError, "nothing was there to run it with");
+}
+
+#[tokio::test]
+async fn what_holds_no_program_is_graded_without_a_sandbox() {
+    let (grader, runners) = (Grader::new(&CODE, &Reasoning::Think), without_sandbox());
+    for (completion, outcome) in [
+        (completion("<think>def f(x): return x"), Outcome::NoAnswer),
+        (completion("<think>hm</think>\n"), Outcome::NoAnswer),
+        (ended(Ending::Length, "<think>hm"), Outcome::Truncated),
+        (ended(Ending::Refused, ""), Outcome::Refused),
+        (ended(Ending::EngineError, ""), Outcome::EngineError),
+        (ended(Ending::Scored, ""), Outcome::GraderError),
+    ] {
+        let grade = grader
+            .grade_with(&runners, &problem(), &completion, || Timestamp(9))
+            .await;
+        assert_eq!(grade.outcome, outcome, "{:?} {:?}", completion.ending, completion.text);
+    }
+}
+
+#[tokio::test]
+async fn an_item_without_its_tests_is_no_wrong_answer() {
+    let (grader, runners) = (Grader::new(&CODE, &Reasoning::Think), without_sandbox());
+    let item = item(&["the solution"], &[]);
+    let grade = grader
+        .grade_with(&runners, &item, &completion("def f(x): return x"), || Timestamp(9))
+        .await;
+    assert_eq!(grade.outcome, Outcome::GraderError);
+    assert!(grade.reason.unwrap().contains("entry_point"));
+}

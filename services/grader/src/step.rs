@@ -6,7 +6,7 @@ use tidemill_domain::{Class, Completion, Grade, ItemKey, Outcome, Served, Timest
 use tidemill_service::{Failure, Settled, now};
 use tidemill_storage::{Error, StoredItem};
 
-use crate::Suite;
+use crate::{Runners, Suite};
 
 /// The grader that stands in the grade of a completion that could not be read.
 const NO_GRADER: &str = "none";
@@ -80,6 +80,19 @@ pub fn graded(declared: &Declared, completion: &Completion, at: Timestamp) -> Gr
     Graded {
         key: completion.key.clone(),
         grade: declared.suite.grade(&declared.item, completion, at).map(Box::new),
+        family: declared.suite.family(completion.key.benchmark),
+    }
+}
+
+/// Grades a completion, also by what has to be run for that.
+pub(crate) async fn graded_with(declared: &Declared, completion: &Completion, runners: &Runners) -> Graded {
+    let grade = declared
+        .suite
+        .grade_with(runners, &declared.item, completion, now)
+        .await;
+    Graded {
+        key: completion.key.clone(),
+        grade: grade.map(Box::new),
         family: declared.suite.family(completion.key.benchmark),
     }
 }

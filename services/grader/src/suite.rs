@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tidemill_domain::{Completion, Digest, Grade, GraderSpec, Item, Manifest, Timestamp};
 use tidemill_storage::Store;
 
-use crate::Grader;
+use crate::{Grader, Runners};
 
 /// Suites kept. Completions of a few evaluations come mixed; as many manifests stay in memory anyway.
 const KEPT: usize = 16;
@@ -39,6 +39,24 @@ impl Suite {
     pub(crate) fn grade(&self, item: &Item, completion: &Completion, now: Timestamp) -> Option<Grade> {
         let grader = self.graders.get(completion.key.benchmark as usize)?;
         Some(grader.grade(item, completion, now))
+    }
+
+    /// Whether something outside of this process grades a benchmark.
+    pub(crate) fn is_outside(&self, benchmark: u32) -> bool {
+        self.graders.get(benchmark as usize).is_some_and(Grader::is_outside)
+    }
+
+    /// The grade of a completion of an item, with what has to be run for that; `None` when the manifest does not declare its
+    /// benchmark.
+    pub(crate) async fn grade_with(
+        &self,
+        runners: &Runners,
+        item: &Item,
+        completion: &Completion,
+        clock: fn() -> Timestamp,
+    ) -> Option<Grade> {
+        let grader = self.graders.get(completion.key.benchmark as usize)?;
+        Some(grader.grade_with(runners, item, completion, clock).await)
     }
 
     /// The kind of a benchmark's grader, for metrics.

@@ -86,6 +86,7 @@ async fn examine(place: &Place, config: &Config) -> Vec<Finding> {
         findings.push(finding("nats-server", server_version()));
     }
     findings.push(finding("object store", store(place, config).await));
+    findings.push(sandbox(config).await);
     match session::connect_only(place, config).await {
         Ok((broker, own)) => {
             let version = broker.client.server_info().version;
@@ -103,6 +104,16 @@ async fn examine(place: &Place, config: &Config) -> Vec<Finding> {
         Err(error) => findings.push(finding("broker", Err(error))),
     }
     findings
+}
+
+/// Whether generated programs can be run here. Without that only benchmarks that want it lack something.
+async fn sandbox(config: &Config) -> Finding {
+    let runners = tidemill_grader::Runners::new(&config.grader.sandbox);
+    let detail = match Box::pin(runners.sandbox_in_words()).await {
+        Ok(words) => words,
+        Err(error) => format!("none, so benchmarks with grader kind code end as grader_error: {error}"),
+    };
+    finding("sandbox", Ok(detail))
 }
 
 /// How long the object store may take to write and read a few bytes.

@@ -12,7 +12,7 @@ use tidemill_archive::{Entry, Index, Limits, Row, Sample, Samples, Writer, Writt
 use tidemill_domain::{
     Benchmark, EvaluationEvent, EvaluationId, EvaluationResult, Grade, GraderSpec, Item, Manifest, ResultState,
 };
-use tidemill_grader::Grader;
+use tidemill_grader::{Grader, Runners};
 use tidemill_service::{Context, now};
 use tidemill_tasks::Graders;
 
@@ -165,6 +165,7 @@ struct Work<'a> {
     event: &'a EvaluationEvent,
     manifest: &'a Arc<Manifest>,
     graders: Vec<Grader>,
+    runners: Runners,
     fold: Fold,
     writer: Option<Writer>,
     folder: &'a str,
@@ -189,6 +190,7 @@ impl<'a> Work<'a> {
             event,
             manifest,
             graders: graders.collect(),
+            runners: Runners::new(&context.config.grader.sandbox),
             fold,
             writer: Some(Writer::new(&context.store, folder, Limits::default())),
             folder,
@@ -212,9 +214,10 @@ impl<'a> Work<'a> {
         let key = sample.key.clone();
         let before = Row::new(self.event, benchmark, item, sample.clone());
         let grader = &self.graders[key.benchmark as usize];
-        let grade = before
-            .completed()
-            .map(|completion| grader.grade(item, completion, now()));
+        let grade = match before.completed() {
+            Some(completion) => Some(grader.grade_with(&self.runners, item, completion, now).await),
+            None => None,
+        };
         let after = match &grade {
             Some(grade) => {
                 let message = Bytes::from(tidemill_codec::encode(grade)?);

@@ -210,6 +210,8 @@ pub struct Grader {
     /// Default `0s`.
     #[serde(with = "duration")]
     pub delay: Duration,
+    /// Where generated programs run.
+    pub sandbox: Sandbox,
 }
 
 impl Default for Grader {
@@ -217,6 +219,53 @@ impl Default for Grader {
         Self {
             max_in_flight: 256,
             delay: Duration::ZERO,
+            sandbox: Sandbox::default(),
+        }
+    }
+}
+
+/// Where generated programs run. It is set up when the first item needs it; where it cannot be, no program runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Sandbox {
+    /// The weakest containment that will do. Default `namespaces`.
+    pub level: SandboxLevel,
+    /// Programs that run at a time, 0 for as many as there are cores. More make CPU limits unfair. Default 0.
+    pub concurrency: u32,
+    /// The program `bwrap`. Default where systems have it.
+    pub bubblewrap: Option<PathBuf>,
+    /// The Python interpreter of programs and tests, whose packages they may use. Default `/usr/bin/python3`, else that of `PATH`.
+    pub python: Option<PathBuf>,
+    /// Folders that programs may read beside /usr and the interpreter's. Default none.
+    pub readable: Vec<PathBuf>,
+    /// A folder of a control group (version 2) that is delegated to the grader and holds no process. Default none.
+    pub cgroup: Option<PathBuf>,
+    /// The user that programs run as where the grader is a superuser. Default 65534.
+    pub user: u32,
+}
+
+/// How well a sandbox contains, weakest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SandboxLevel {
+    /// Namespaces, a list of system calls, limits of each process, and a watch over all.
+    Namespaces,
+    /// Also Landlock.
+    Landlock,
+    /// Also a control group.
+    Cgroup,
+}
+
+impl Default for Sandbox {
+    fn default() -> Self {
+        Self {
+            level: SandboxLevel::Namespaces,
+            concurrency: 0,
+            bubblewrap: None,
+            python: None,
+            readable: Vec::new(),
+            cgroup: None,
+            user: 65_534,
         }
     }
 }

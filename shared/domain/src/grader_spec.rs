@@ -38,6 +38,16 @@ pub enum GraderSpec {
         /// What the sums are divided by before they are compared.
         normalise: Normalise,
     },
+    /// The answer is a program, which is run in a sandbox and tested. Reads of an item's material, for Python: `prefix`,
+    /// `prelude`, `tests`, `entry_point`; for a command: `prefix`, `input`, `expected`.
+    Code {
+        /// What the program is written in, and so how it is tested.
+        language: CodeLanguage,
+        /// Where in an answer it stands.
+        program: ProgramPlace,
+        /// What a run may use.
+        limits: CodeLimits,
+    },
 }
 
 impl GraderSpec {
@@ -50,6 +60,7 @@ impl GraderSpec {
             Self::Numeric { .. } => "numeric",
             Self::Choice { .. } => "choice",
             Self::Likelihood { .. } => "likelihood",
+            Self::Code { .. } => "code",
         }
     }
 }
@@ -74,4 +85,49 @@ pub enum Normalise {
     Bytes,
     /// The choice's length in tokens.
     Tokens,
+}
+
+/// What a program is written in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CodeLanguage {
+    /// Python, tested by calls of its functions from another process.
+    Python,
+    /// Whatever a command takes, tested by what it prints.
+    Command {
+        /// The program's absolute path and its arguments; it starts in the folder of the file.
+        argv: Vec<String>,
+        /// The name of the file that holds the program.
+        file: String,
+    },
+}
+
+/// Where a program stands in an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ProgramPlace {
+    /// In a fenced block, else the whole answer is it.
+    Fenced,
+    /// The answer goes on where the prefix ends.
+    Continued,
+}
+
+/// What one run of a program may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CodeLimits {
+    /// CPU time of all its processes: more is wrong.
+    pub cpu_seconds: u32,
+    /// From start to end: a run that takes longer tells nothing, and is tried again.
+    pub wall_seconds: u32,
+    /// Memory of all its processes: more is wrong.
+    pub memory_mib: u32,
+}
+
+impl Default for CodeLimits {
+    fn default() -> Self {
+        Self {
+            cpu_seconds: 10,
+            wall_seconds: 60,
+            memory_mib: 1024,
+        }
+    }
 }

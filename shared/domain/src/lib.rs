@@ -42,7 +42,7 @@ pub use expect::{ANSWERS_OF_A_SPREAD, Expectation, Known, Lengths, Prefixes, Spr
 pub use failure::Class;
 pub use generation::{Asked, Generation, GenerationKey, InvalidGenerationKey, LANE, Question, Reuse};
 pub use grade::{Grade, Measured, Outcome, Span};
-pub use grader_spec::{GraderSpec, Normalise, Take};
+pub use grader_spec::{CodeLanguage, CodeLimits, GraderSpec, Normalise, ProgramPlace, Take};
 pub use group::{Capacity, EngineKind, Replica, ReplicaLoad, ServerGroup, Trouble, TroubleKind};
 pub use key::ItemKey;
 pub use length::{AnswerLength, InvalidLength, class_length, length_class};

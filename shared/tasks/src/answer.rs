@@ -33,7 +33,9 @@ pub(crate) fn resolve(grader: &GraderSpec, target: &Value, choices: Vec<String>)
                 None => Ok(Answer::plain(targets)),
             }
         }
-        GraderSpec::Exact { .. } | GraderSpec::Regex { .. } => Ok(Answer::plain(texts(&targets)?)),
+        GraderSpec::Exact { .. } | GraderSpec::Regex { .. } | GraderSpec::Code { .. } => {
+            Ok(Answer::plain(texts(&targets)?))
+        }
     }
 }
 

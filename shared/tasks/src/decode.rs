@@ -10,8 +10,9 @@ use toml::de::{DeTable, DeValue};
 use crate::data::DataFile;
 use crate::error::{BenchmarkLabel, Place, Problems};
 use crate::fields::{Fields, Located, any, line_of};
+use crate::grader_spec::{self, GraderEntry, Material};
 use crate::suite::{MAX_FAILURE_RATE, MAX_TOKENS, REPETITION_PENALTY, SAMPLES, TOP_P};
-use crate::{grader_spec, template};
+use crate::template;
 
 /// A suite file that was read. What could not be is missing here and was reported.
 pub(crate) struct Decoded {
@@ -38,6 +39,7 @@ pub(crate) struct BenchmarkEntry {
     /// Of the settings' samples.
     pub(crate) spare_samples: u32,
     pub(crate) grader: GraderSpec,
+    pub(crate) material: Vec<Material>,
 }
 
 /// The templates of a prompt.
@@ -172,7 +174,8 @@ fn benchmark(text: &str, mut fields: Fields<'_, '_>) -> Option<BenchmarkEntry> {
     let shots = shots(&mut fields, &base);
     let cluster = fields.optional::<String>("cluster", |name| column(name));
     let limit = fields.optional("limit", |limit: &u64| at_least_one(*limit));
-    let grader = grader(text, &mut fields);
+    let (grader, material) =
+        grader(text, &mut fields).map_or((None, Vec::new()), |entry| (Some(entry.spec), entry.material));
     let (settings, spare_samples) = settings(&mut fields, grader.as_ref());
     let penalties = penalties(&mut fields);
     let continuation = continuation(&mut fields, &penalties);
@@ -204,6 +207,7 @@ fn benchmark(text: &str, mut fields: Fields<'_, '_>) -> Option<BenchmarkEntry> {
         continuation,
         spare_samples,
         grader: grader?,
+        material,
     })
 }
 
@@ -280,7 +284,7 @@ fn shots(fields: &mut Fields<'_, '_>, base: &Path) -> Option<ShotsEntry> {
     }
 }
 
-fn grader(text: &str, fields: &mut Fields<'_, '_>) -> Option<GraderSpec> {
+fn grader(text: &str, fields: &mut Fields<'_, '_>) -> Option<GraderEntry> {
     let Some(value) = fields.raw("grader") else {
         fields.missing("grader");
         return None;

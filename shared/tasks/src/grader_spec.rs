@@ -3,11 +3,12 @@
 use serde::de::DeserializeOwned;
 use tidemill_domain::GraderSpec;
 
-use crate::fields::{Fields, any, nearest};
+use crate::code_spec;
+use crate::fields::{Fields, Located, any, nearest};
 use crate::suite::{NORMALISE, TAKE};
 
-const AVAILABLE: [&str; 5] = ["exact", "regex", "numeric", "choice", "likelihood"];
-const PLANNED: [&str; 5] = ["math", "f1", "code", "judge", "command"];
+const AVAILABLE: [&str; 6] = ["exact", "regex", "numeric", "choice", "likelihood", "code"];
+const PLANNED: [&str; 4] = ["math", "f1", "judge", "command"];
 const OPTIONS: [&str; 6] = [
     "ignore_case",
     "ignore_punctuation",
@@ -17,9 +18,39 @@ const OPTIONS: [&str; 6] = [
     "normalise",
 ];
 
+/// A text that a grader needs of each row beside its target.
+pub(crate) struct Material {
+    /// Its name in [`tidemill_domain::Item::material`].
+    pub(crate) name: &'static str,
+    /// The field that holds its template.
+    pub(crate) field: &'static str,
+    /// The template.
+    pub(crate) source: Located<String>,
+}
+
+/// A grader, and what it needs of each row.
+pub(crate) struct GraderEntry {
+    pub(crate) spec: GraderSpec,
+    pub(crate) material: Vec<Material>,
+}
+
+impl GraderEntry {
+    const fn plain(spec: GraderSpec) -> Self {
+        Self {
+            spec,
+            material: Vec::new(),
+        }
+    }
+}
+
 /// Reads the whole table; `None` when no grader can be made of it, after reporting why.
-pub(crate) fn decode(mut fields: Fields<'_, '_>) -> Option<GraderSpec> {
+pub(crate) fn decode(mut fields: Fields<'_, '_>) -> Option<GraderEntry> {
     let kind = fields.required::<String>("kind", |kind| known_kind(kind))?.value;
+    if kind == "code" {
+        let decoded = code_spec::decode(&mut fields);
+        finish(fields, &kind);
+        return decoded.map(|(spec, material)| GraderEntry { spec, material });
+    }
     let spec = match kind.as_str() {
         "exact" => Some(GraderSpec::Exact {
             ignore_case: flag(&mut fields, "ignore_case"),
@@ -47,11 +78,19 @@ pub(crate) fn decode(mut fields: Fields<'_, '_>) -> Option<GraderSpec> {
         }),
         _ => None,
     };
+    finish(fields, &kind);
+    spec.map(GraderEntry::plain)
+}
+
+fn finish(fields: Fields<'_, '_>, kind: &str) {
     fields.finish(|name| {
-        let is_option = OPTIONS.contains(&name);
+        let is_of_code = code_spec::OPTIONS.contains(&name);
+        if is_of_code && kind == "code" {
+            return Some("is not used by programs in this language".to_owned());
+        }
+        let is_option = OPTIONS.contains(&name) || is_of_code;
         is_option.then(|| format!("is not an option of grader kind {kind}"))
     });
-    spec
 }
 
 fn known_kind(kind: &str) -> Result<(), String> {

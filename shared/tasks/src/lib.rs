@@ -16,6 +16,7 @@ mod suite;
 mod load;
 
 mod answer;
+mod code_spec;
 mod data;
 mod decode;
 mod error;

@@ -150,7 +150,12 @@ fn grader(text: &str, fields: &mut Fields<'_, '_>, written: &str) -> Option<Grad
         return None;
     };
     let place = fields.place().line(line);
-    grader_spec::decode(Fields::new(text, table, place, "grader.", fields.problems()))
+    let entry = grader_spec::decode(Fields::new(text, table, place, "grader.", fields.problems()))?;
+    if let Some(material) = entry.material.first() {
+        let message = "cannot be rendered anew for items that are stored: they keep what their suite gave them";
+        fields.error(material.field, material.source.line, message);
+    }
+    Some(entry.spec)
 }
 
 #[cfg(test)]

@@ -9,10 +9,12 @@ use tidemill_domain::{
 };
 
 use crate::answer::{self, Answer};
+use crate::code_spec;
 use crate::data::{DataFile, Row, RowError};
 use crate::decode::{BenchmarkEntry, PromptSource};
 use crate::error::{Place, Problems};
 use crate::faults::Faults;
+use crate::grader_spec::Material;
 use crate::ids::{Ids, content_digest};
 use crate::shots::{Shots, continuation};
 use crate::sink::{Sink, Stopped};
@@ -86,6 +88,10 @@ impl BenchmarkEntry {
             "id" => self.id.as_ref().map(|id| id.line),
             "cluster" => self.cluster.as_ref().map(|cluster| cluster.line),
             "data" => Some(self.data.line),
+            field if field.starts_with("grader.") => {
+                let material = self.material.iter().find(|material| material.field == field);
+                material.map(|material| material.source.line)
+            }
             "few_shot" => self.shots.as_ref().map(|shots| shots.count_line),
             _ => None,
         };
@@ -99,6 +105,7 @@ pub(crate) struct Templates<'e> {
     prompt: PromptTemplate<'e>,
     target: Template<'e>,
     choices: Option<Template<'e>>,
+    material: Vec<(&'e Material, Template<'e>)>,
     grader: &'e GraderSpec,
 }
 
@@ -127,10 +134,16 @@ impl<'e> Templates<'e> {
             Some(source) => Some(Template::value(environment, source.value.trim()).map_err(Fault::of("choices"))?),
             None => None,
         };
+        let compile = |material: &'e Material| {
+            let template = Template::text(environment, &material.source.value).map_err(Fault::of(material.field))?;
+            Ok((material, template))
+        };
+        let material = entry.material.iter().map(compile).collect::<Result<_, Fault>>()?;
         Ok(Self {
             prompt,
             target,
             choices,
+            material,
             grader: &entry.grader,
         })
     }
@@ -161,6 +174,18 @@ impl<'e> Templates<'e> {
                 turns.collect::<Result<_, _>>().map(Prompt::Chat)
             }
         }
+    }
+
+    /// What else the grader needs of one row.
+    fn material(&self, row: &Value) -> Result<Vec<(String, String)>, Fault> {
+        let render = |(material, template): &(&Material, Template<'_>)| {
+            let text = template
+                .render(row)
+                .and_then(|text| code_spec::checked(material.name, text));
+            let text = text.map_err(Fault::of(material.field))?;
+            Ok((material.name.to_owned(), text))
+        };
+        self.material.iter().map(render).collect()
     }
 
     /// The reference side of one row.
@@ -263,7 +288,9 @@ impl Rendering<'_> {
         let prompt = self.check(row, prompt);
         let answer = self.templates.answer(&context);
         let answer = self.check(row, answer);
-        let (id, cluster, prompt, answer) = (id?, cluster?, prompt?, answer?);
+        let material = self.templates.material(&context);
+        let material = self.check(row, material);
+        let (id, cluster, prompt, answer, material) = (id?, cluster?, prompt?, answer?, material?);
         let prompt = self.shots.prepend(prompt, &digest).map_err(Fault::of("few_shot"));
         let prompt = self.check(row, prompt)?;
         self.ambiguities.note(row.number, answer.ambiguity);
@@ -276,7 +303,7 @@ impl Rendering<'_> {
             cluster,
             subset: None,
             weight: 1.0,
-            material: Vec::new(),
+            material,
         })
     }
 

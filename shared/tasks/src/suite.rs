@@ -5,7 +5,7 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use tidemill_domain::{Continuation, Normalise, Take, Tier};
+use tidemill_domain::{CodeLimits, Continuation, Normalise, ProgramPlace, Take, Tier};
 
 pub(crate) const MAX_FAILURE_RATE: f64 = 0.02;
 pub(crate) const MAX_TOKENS: u32 = 256;
@@ -14,6 +14,8 @@ pub(crate) const REPETITION_PENALTY: f64 = 1.0;
 pub(crate) const SAMPLES: u32 = 1;
 pub(crate) const TAKE: Take = Take::Last;
 pub(crate) const NORMALISE: Normalise = Normalise::None;
+pub(crate) const LANGUAGE: &str = "python";
+pub(crate) const PROGRAM: ProgramPlace = ProgramPlace::Fenced;
 
 /// A suite: a named, versioned set of benchmarks.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -173,6 +175,50 @@ pub enum GraderTable {
         #[schemars(default = "defaults::normalise", extend("enum" = ["none", "bytes", "tokens"]), with = "String")]
         normalise: Normalise,
     },
+    /// The answer is a program, which is run in a sandbox and tested: Python by `tests`, anything else by what it prints.
+    Code {
+        /// What the program is written in, `python` or `command`. Default `python`.
+        #[schemars(default = "defaults::language", extend("enum" = ["python", "command"]))]
+        language: String,
+        /// Where it stands in an answer: `fenced`, in a fenced block, else the whole answer; `continued`, the answer goes on
+        /// where `prefix` ends. Default `fenced`.
+        #[schemars(default = "defaults::program", extend("enum" = ["fenced", "continued"]), with = "String")]
+        program: ProgramPlace,
+        /// What stands before the program; a template over the row's columns. Default nothing, or the prompt for `continued`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        prefix: Option<String>,
+        /// Python that the tests may use beside the program; a template. Default nothing.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        prelude: Option<String>,
+        /// Python that asserts; a template. Needed for `python`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        tests: Option<String>,
+        /// Names of the program's functions that the tests call, between spaces or commas; a template. Needed for `python`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        entry_point: Option<String>,
+        /// The absolute path of what runs the program, and its arguments. Needed for `command`.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        #[schemars(default)]
+        command: Vec<String>,
+        /// The name of the file that holds the program, in the folder where the command starts. Default `program`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        file: Option<String>,
+        /// What the command reads from its standard input; a template. Default nothing.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        input: Option<String>,
+        /// What the command must print; a template. Needed for `command`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        expected: Option<String>,
+        /// CPU time of the program, in seconds, at least 1. Default 10.
+        #[schemars(default = "defaults::cpu_seconds", range(min = 1))]
+        cpu_seconds: u32,
+        /// Seconds from start to end, at least 1: a run that takes longer tells nothing and is tried again. Default 60.
+        #[schemars(default = "defaults::wall_seconds", range(min = 1))]
+        wall_seconds: u32,
+        /// Memory of the program in MiB, at least 64. Default 1024.
+        #[schemars(default = "defaults::memory_mib", range(min = 64))]
+        memory_mib: u32,
+    },
 }
 
 /// The JSON Schema of a suite file, for editors and checks outside this program.
@@ -186,6 +232,26 @@ mod defaults {
 
     pub(super) fn max_failure_rate() -> f64 {
         super::MAX_FAILURE_RATE
+    }
+
+    pub(super) fn language() -> &'static str {
+        super::LANGUAGE
+    }
+
+    pub(super) fn program() -> super::ProgramPlace {
+        super::PROGRAM
+    }
+
+    pub(super) fn cpu_seconds() -> u32 {
+        super::CodeLimits::default().cpu_seconds
+    }
+
+    pub(super) fn wall_seconds() -> u32 {
+        super::CodeLimits::default().wall_seconds
+    }
+
+    pub(super) fn memory_mib() -> u32 {
+        super::CodeLimits::default().memory_mib
     }
 
     pub(super) fn max_tokens() -> u32 {

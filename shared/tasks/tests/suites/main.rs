@@ -1,6 +1,8 @@
 //! Suites from file to manifest: what is refused and in which words, what items come out, and the published schema.
 
 #[cfg(test)]
+mod code;
+#[cfg(test)]
 mod refusals;
 #[cfg(test)]
 mod rendering;

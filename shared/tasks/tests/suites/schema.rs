@@ -67,6 +67,36 @@ fn graders() -> Vec<GraderTable> {
         GraderTable::Likelihood {
             normalise: tidemill_domain::Normalise::Tokens,
         },
+        GraderTable::Code {
+            language: "python".to_owned(),
+            program: tidemill_domain::ProgramPlace::Continued,
+            prefix: Some("{{ q }}".to_owned()),
+            prelude: Some("{{ q }}".to_owned()),
+            tests: Some("{{ q }}".to_owned()),
+            entry_point: Some("{{ q }}".to_owned()),
+            command: Vec::new(),
+            file: None,
+            input: None,
+            expected: None,
+            cpu_seconds: 1,
+            wall_seconds: 2,
+            memory_mib: 64,
+        },
+        GraderTable::Code {
+            language: "command".to_owned(),
+            program: tidemill_domain::ProgramPlace::Fenced,
+            prefix: Some("{{ q }}".to_owned()),
+            prelude: None,
+            tests: None,
+            entry_point: None,
+            command: vec!["/bin/cat".to_owned()],
+            file: Some("x".to_owned()),
+            input: Some("{{ q }}".to_owned()),
+            expected: Some("{{ q }}".to_owned()),
+            cpu_seconds: 1,
+            wall_seconds: 2,
+            memory_mib: 64,
+        },
     ]
 }
 

@@ -1,0 +1,218 @@
+//! Family `code`: the answer holds a program, which is run in a sandbox and tested.
+//!
+//! Here is what is run and what that means, which are pure; [`crate::Runners`] runs it.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use tidemill_domain::{CodeLanguage, CodeLimits, Item, ProgramPlace, Prompt};
+use tidemill_sandbox::{Check, Command, Limits, Verdict};
+
+use crate::Error;
+use crate::answer::{Answer, Credit, Finding};
+
+pub(crate) const NAME: &str = "code@1";
+
+const FENCED: &str = "fenced-block@1";
+const WHOLE: &str = "whole-answer@1";
+const CONTINUED: &str = "continuation@1";
+
+/// A benchmark's grader of programs.
+#[derive(Debug, Clone)]
+pub(crate) struct Code {
+    pub(crate) language: CodeLanguage,
+    pub(crate) program: ProgramPlace,
+    pub(crate) limits: CodeLimits,
+}
+
+/// What is run.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// Python with its tests.
+    Check(Check),
+    /// A command, and what it must print.
+    Command(Command, String),
+}
+
+impl Code {
+    /// What is run for an answer, and what is known of the answer without; `None` where no program is in it.
+    pub(crate) fn task(&self, item: &Item, answer: &Answer<'_>) -> Result<Option<(Task, Finding)>, Error> {
+        let names: Vec<&str> = names(item).collect();
+        if answer.text().trim().is_empty() {
+            return Ok(None);
+        }
+        let block = match self.program {
+            ProgramPlace::Fenced => block(answer.text(), &names),
+            ProgramPlace::Continued => None,
+        };
+        let (extractor, raw) = match (self.program, block) {
+            (ProgramPlace::Continued, _) => (CONTINUED, answer.text()),
+            (ProgramPlace::Fenced, Some(block)) => (FENCED, block.content),
+            (ProgramPlace::Fenced, None) => (WHOLE, answer.text()),
+        };
+        let program = match block {
+            Some(block) => unindented(block.content, block.indentation),
+            None => Cow::Borrowed(raw),
+        };
+        let finding = Finding::new(extractor, raw, Credit::Whole(false)).at(answer.span(raw));
+        let source = format!("{}{program}", self.before(item)?);
+        Ok(Some((self.of(source, item, &names)?, finding)))
+    }
+
+    fn of(&self, source: String, item: &Item, names: &[&str]) -> Result<Task, Error> {
+        let needed = |name: &'static str| item.material(name).ok_or(Error::Material { name });
+        let optional = |name: &str| item.material(name).unwrap_or_default();
+        match &self.language {
+            CodeLanguage::Python if names.is_empty() => Err(Error::Material { name: "entry_point" }),
+            CodeLanguage::Python => Ok(Task::Check(Check {
+                program: source,
+                prelude: optional("prelude").to_owned(),
+                tests: needed("tests")?.to_owned(),
+                entry_points: names.iter().map(|name| (*name).to_owned()).collect(),
+            })),
+            CodeLanguage::Command { argv, file } => {
+                let command = Command {
+                    argv: argv.clone(),
+                    files: vec![(file.clone(), source.into_bytes())],
+                    input: optional("input").as_bytes().to_vec(),
+                };
+                Ok(Task::Command(command, needed("expected")?.to_owned()))
+            }
+        }
+    }
+
+    /// What stands before the program. A block begins a line of its own.
+    fn before<'i>(&self, item: &'i Item) -> Result<Cow<'i, str>, Error> {
+        match (item.material("prefix"), self.program) {
+            (Some(prefix), ProgramPlace::Continued) => Ok(prefix.into()),
+            (Some(prefix), ProgramPlace::Fenced) => Ok(format!("{prefix}\n").into()),
+            (None, ProgramPlace::Fenced) => Ok("".into()),
+            (None, ProgramPlace::Continued) => match &item.prompt {
+                Prompt::Text(prompt) => Ok(prompt.into()),
+                Prompt::Chat(_) => Err(Error::Material { name: "prefix" }),
+            },
+        }
+    }
+
+    pub(crate) fn limits(&self) -> Limits {
+        Limits {
+            wall: Duration::from_secs(self.limits.wall_seconds.into()),
+            cpu: Duration::from_secs(self.limits.cpu_seconds.into()),
+            memory_bytes: u64::from(self.limits.memory_mib) << 20,
+            ..Limits::default()
+        }
+    }
+}
+
+/// A finding with what the run said, and where it ran.
+pub(crate) fn judged(finding: Finding, verdict: &Verdict, level: &str) -> Finding {
+    let limit = verdict.limit.map(|limit| format!("{limit}: ")).unwrap_or_default();
+    Finding {
+        credit: Credit::Whole(verdict.is_right),
+        reason: Some(format!("{limit}{} [sandbox: {level}]", verdict.reason)),
+        ..finding
+    }
+}
+
+fn names(item: &Item) -> impl Iterator<Item = &str> {
+    let names = item.material("entry_point").unwrap_or_default();
+    names.split([',', ' ', '\n', '\t']).filter(|name| !name.is_empty())
+}
+
+/// A fenced block of Markdown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Block<'t> {
+    content: &'t str,
+    /// Spaces before its fence, which are none of the content's.
+    indentation: usize,
+}
+
+/// The last block that has one of the names, for models correct themselves and end with examples of use; else the last. One
+/// that is not closed goes on to the end.
+fn block<'t>(text: &'t str, names: &[&str]) -> Option<Block<'t>> {
+    let blocks: Vec<Block<'_>> = blocks(text)
+        .into_iter()
+        .filter(|block| !block.content.trim().is_empty())
+        .collect();
+    let defines = |block: &&Block<'_>| names.iter().any(|name| defines(block.content, name));
+    blocks.iter().rfind(defines).or(blocks.last()).copied()
+}
+
+fn defines(source: &str, name: &str) -> bool {
+    source.match_indices(name).any(|(start, _)| {
+        let before = source[..start].trim_end_matches([' ', '\t']);
+        let after = source[start + name.len()..].trim_start_matches([' ', '\t']);
+        (before.ends_with("def") || before.ends_with("class") || before.ends_with('\n') || before.is_empty())
+            && after.starts_with(['(', ':', '='])
+    })
+}
+
+fn blocks(text: &str) -> Vec<Block<'_>> {
+    let mut found = Vec::new();
+    let mut open: Option<(Fence, usize)> = None;
+    let mut start = 0;
+    for line in text.split_inclusive('\n') {
+        let end = start + line.len();
+        match (&open, fence(line)) {
+            (None, Some(fence)) => open = Some((fence, end)),
+            (Some((opening, from)), Some(closing)) if closing.closes(opening) => {
+                found.push(Block {
+                    content: &text[*from..start],
+                    indentation: opening.indentation,
+                });
+                open = None;
+            }
+            _ => {}
+        }
+        start = end;
+    }
+    if let Some((opening, from)) = open {
+        found.push(Block {
+            content: &text[from..],
+            indentation: opening.indentation,
+        });
+    }
+    found
+}
+
+struct Fence {
+    letter: char,
+    length: usize,
+    indentation: usize,
+    is_bare: bool,
+}
+
+impl Fence {
+    fn closes(&self, opening: &Self) -> bool {
+        self.is_bare && self.letter == opening.letter && self.length >= opening.length
+    }
+}
+
+fn fence(line: &str) -> Option<Fence> {
+    let content = line.trim_start_matches(' ');
+    let letter = content.chars().next().filter(|letter| matches!(letter, '`' | '~'))?;
+    let rest = content.trim_start_matches(letter);
+    let length = content.len() - rest.len();
+    (length >= 3 && !rest.contains('`')).then(|| Fence {
+        letter,
+        length,
+        indentation: line.len() - content.len(),
+        is_bare: rest.trim().is_empty(),
+    })
+}
+
+/// A block's lines without the indentation of its fence.
+fn unindented(content: &str, indentation: usize) -> Cow<'_, str> {
+    if indentation == 0 {
+        return Cow::Borrowed(content);
+    }
+    let lines = content.split_inclusive('\n').map(|line| {
+        let spaces = line.len() - line.trim_start_matches(' ').len();
+        &line[spaces.min(indentation)..]
+    });
+    Cow::Owned(lines.collect())
+}
+
+#[cfg(test)]
+#[path = "code_tests.rs"]
+mod tests;

@@ -1,0 +1,79 @@
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+use super::*;
+use crate::tree::Usage;
+
+fn end(status: Option<i32>) -> End {
+    End {
+        status: status.map(ExitStatus::from_raw),
+        printed: "something\nlast\n".to_owned(),
+        most: Usage::default(),
+        was_killed_for_memory: false,
+        is_host_short_of_memory: false,
+    }
+}
+
+/// The raw status of a process that exits with this code.
+fn exit(code: i32) -> Option<i32> {
+    Some(code << 8)
+}
+
+fn stopped(stop: Stop, program: &End) -> Result<Verdict, Fault> {
+    verdict(stop, program, &end(exit(0)), &Limits::default())
+}
+
+#[test]
+fn only_the_word_of_the_tests_makes_a_program_right() {
+    assert!(stopped(Stop::Said(b"Ppassed".to_vec()), &end(None)).unwrap().is_right);
+    for status in [exit(0), exit(1), exit(137), exit(139), None] {
+        assert!(
+            !stopped(Stop::ProgramGone, &end(status)).unwrap().is_right,
+            "{status:?}"
+        );
+    }
+    for said in [&b""[..], b"X", b"V"] {
+        assert!(stopped(Stop::Said(said.to_vec()), &end(None)).is_err(), "{said:?}");
+    }
+}
+
+#[test]
+fn a_limit_is_wrong_with_its_reason() {
+    let limit = |end: &End| stopped(Stop::ProgramGone, end).unwrap().limit;
+    assert_eq!(limit(&end(exit(128 + libc::SIGXCPU))), Some(Limit::Cpu));
+    assert_eq!(limit(&end(exit(128 + libc::SIGXFSZ))), Some(Limit::Files));
+    assert_eq!(limit(&end(exit(128 + libc::SIGKILL))), None, "it killed itself");
+    let mut busy = end(exit(128 + libc::SIGKILL));
+    busy.most.cpu = Duration::from_secs(10);
+    assert_eq!(
+        limit(&busy),
+        Some(Limit::Cpu),
+        "the signal was caught, and then came the other"
+    );
+    let mut large = end(exit(128 + libc::SIGKILL));
+    large.was_killed_for_memory = true;
+    assert_eq!(limit(&large), Some(Limit::Memory));
+    let over = stopped(Stop::ProgramOver(Limit::Memory), &end(None)).unwrap();
+    assert_eq!((over.is_right, over.limit), (false, Some(Limit::Memory)));
+    assert_eq!(over.reason, "the program went over its memory_limit");
+}
+
+#[test]
+fn what_the_host_did_says_nothing_of_the_program() {
+    let mut starved = end(exit(128 + libc::SIGKILL));
+    starved.is_host_short_of_memory = true;
+    assert!(stopped(Stop::ProgramGone, &starved).unwrap_err().is_retryable());
+    let killed = end(Some(libc::SIGKILL));
+    assert!(matches!(stopped(Stop::ProgramGone, &killed), Err(Fault::Host(_))));
+    let wall = stopped(Stop::Wall, &end(None)).unwrap_err();
+    assert!(wall.is_retryable() && matches!(wall, Fault::Wall { .. }));
+    let gone = verdict(Stop::TestsGone, &end(None), &end(exit(3)), &Limits::default());
+    assert!(matches!(gone, Err(Fault::Host(_))), "{gone:?}");
+}
+
+#[test]
+fn tests_that_cannot_run_are_no_verdict_and_are_not_tried_again() {
+    let broken = stopped(Stop::Said(b"Bthe tests do not load".to_vec()), &end(None)).unwrap_err();
+    assert!(!broken.is_retryable());
+    assert_eq!(broken.to_string(), "run the tests: the tests do not load");
+}

@@ -1,0 +1,153 @@
+//! What a sandbox's processes use, read from /proc: the kernel counts per process, and a guest has many.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Most processes that are looked at; a limit of processes is far below.
+const MOST: usize = 4096;
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Usage {
+    pub(crate) cpu: Duration,
+    pub(crate) memory_bytes: u64,
+}
+
+impl Usage {
+    pub(crate) fn larger(self, other: Self) -> Self {
+        Self {
+            cpu: self.cpu.max(other.cpu),
+            memory_bytes: self.memory_bytes.max(other.memory_bytes),
+        }
+    }
+}
+
+/// The children of a process, whichever of its threads made them.
+pub(crate) fn children(pid: u32) -> Vec<u32> {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
+        return Vec::new();
+    };
+    let lists = threads.filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("children")).ok());
+    lists
+        .flat_map(|list| {
+            list.split_whitespace()
+                .filter_map(|pid| pid.parse().ok())
+                .collect::<Vec<u32>>()
+        })
+        .collect()
+}
+
+/// A process and all below it. Orphans of a sandbox are below its first process.
+pub(crate) fn members(root: u32) -> Vec<u32> {
+    let mut found = vec![root];
+    let mut next = 0;
+    while let Some(pid) = found.get(next).copied() {
+        found.extend(children(pid));
+        next += 1;
+        if found.len() > MOST {
+            break;
+        }
+    }
+    found
+}
+
+/// What the tree uses, and has used in processes that were waited for. Memory that several share counts once where the sum is
+/// above `enough`: exact numbers take time.
+pub(crate) fn usage(root: u32, enough: u64) -> Usage {
+    let members = members(root);
+    let of_each = members.iter().filter_map(|pid| {
+        let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        of_process(&text)
+    });
+    let mut sum = of_each.fold(Usage::default(), |sum, one| Usage {
+        cpu: sum.cpu + one.cpu,
+        memory_bytes: sum.memory_bytes + one.memory_bytes,
+    });
+    if sum.memory_bytes > enough
+        && let Some(shared) = members.iter().map(|pid| proportional(*pid)).sum::<Option<u64>>()
+    {
+        sum.memory_bytes = shared;
+    }
+    sum
+}
+
+fn of_process(stat: &str) -> Option<Usage> {
+    // The name, in parentheses, may hold anything.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let fields: Vec<&str> = fields.split_whitespace().collect();
+    let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
+    let ticks: u64 = [14, 15, 16, 17].into_iter().filter_map(field).sum();
+    let per_second = rustix::param::clock_ticks_per_second().max(1);
+    Some(Usage {
+        cpu: Duration::from_millis(ticks * 1000 / per_second),
+        memory_bytes: field(24)? * rustix::param::page_size() as u64,
+    })
+}
+
+/// A process's share of the memory that it has; nothing of one that has just ended.
+fn proportional(pid: u32) -> Option<u64> {
+    match fs::read_to_string(format!("/proc/{pid}/smaps_rollup")) {
+        Ok(text) => proportional_of(&text).or(Some(0)),
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => None,
+        Err(_) => Some(0),
+    }
+}
+
+fn proportional_of(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+    let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
+    Some(kib << 10)
+}
+
+/// Files and folders in a sandbox's file systems that can be written.
+pub(crate) fn files(root: u32) -> u64 {
+    let inside = PathBuf::from(format!("/proc/{root}/root"));
+    let used = |path: &Path| rustix::fs::statvfs(path).map_or(0, |stat| stat.f_files - stat.f_ffree);
+    used(&inside.join("tmp")) + used(&inside.join("dev/shm"))
+}
+
+/// How many processes the host has killed for want of memory since it started.
+pub(crate) fn killed_for_memory() -> u64 {
+    let text = fs::read_to_string("/proc/vmstat").unwrap_or_default();
+    let count = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
+    count.and_then(|count| count.trim().parse().ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_read_whatever_its_name_is() {
+        let per_second = rustix::param::clock_ticks_per_second();
+        let page = rustix::param::page_size() as u64;
+        let stat = format!("7 (a) S 9 (b)) S 1 7 7 0 -1 0 0 0 0 0 {per_second} 0 {per_second} 0 20 0 1 0 5 1000 3 0");
+        let usage = of_process(&stat).unwrap();
+        assert_eq!(
+            usage,
+            Usage {
+                cpu: Duration::from_secs(2),
+                memory_bytes: 3 * page
+            }
+        );
+        assert_eq!(of_process("7 (a) S 1"), None);
+        assert_eq!(of_process(""), None);
+    }
+
+    #[test]
+    fn a_share_of_memory_is_in_kibibytes() {
+        assert_eq!(
+            proportional_of("55-56 ---p 0 00:00 0 [rollup]\nRss:  10 kB\nPss:   3 kB\nPss_Dirty: 9 kB"),
+            Some(3072)
+        );
+        assert_eq!(proportional_of(""), None);
+    }
+
+    #[test]
+    fn this_process_uses_memory_and_is_a_member_of_its_tree() {
+        let own = std::process::id();
+        assert_eq!(members(own).first(), Some(&own));
+        assert!(usage(own, u64::MAX).memory_bytes > 0);
+        assert!(usage(own, 0).memory_bytes > 0);
+    }
+}
