@@ -67,6 +67,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "grader",
         &[
             "sandbox",
+            // Judges are servers of models, and asked as engines are.
+            "inference",
             "domain",
             "codec",
             "streams",

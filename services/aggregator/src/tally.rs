@@ -3,7 +3,7 @@
 
 use tidemill_domain::statistics::{Clusters, Items, normal_interval, wilson_interval};
 use tidemill_domain::{
-    Benchmark, BenchmarkName, BenchmarkResult, ClusterColumn, Grade, ItemKey, Outcome, OutcomeCounts,
+    Benchmark, BenchmarkName, BenchmarkResult, ClusterColumn, Grade, ItemKey, JudgeUse, Outcome, OutcomeCounts,
 };
 
 /// No outcome is known.
@@ -37,6 +37,7 @@ pub(crate) struct Tally {
     cached_prompt_tokens: Option<u64>,
     reusable_prompt_tokens: Option<u64>,
     continued: u64,
+    judge: Option<JudgeUse>,
 }
 
 impl Tally {
@@ -69,6 +70,7 @@ impl Tally {
             cached_prompt_tokens: None,
             reusable_prompt_tokens: None,
             continued: 0,
+            judge: None,
         }
     }
 
@@ -99,6 +101,9 @@ impl Tally {
         add(&mut self.cached_prompt_tokens, grade.served.cached_tokens);
         add(&mut self.reusable_prompt_tokens, grade.served.reusable_tokens);
         self.continued += u64::from(grade.served.continuations > 0);
+        if let Some(cost) = &grade.judge {
+            self.judge.get_or_insert_default().add(cost);
+        }
         true
     }
 
@@ -201,6 +206,7 @@ impl Tally {
             cached_prompt_tokens: self.cached_prompt_tokens,
             reusable_prompt_tokens: self.reusable_prompt_tokens,
             continued: self.continued,
+            judge: self.judge,
         }
     }
 
@@ -289,7 +295,7 @@ impl Mean {
 
 #[cfg(test)]
 mod tests {
-    use tidemill_domain::Served;
+    use tidemill_domain::{JudgeCost, Served};
 
     use super::*;
 
@@ -380,6 +386,51 @@ mod tests {
         assert_eq!(
             (result.truncated_in_reasoning, result.truncated_in_reasoning_rate),
             (1, 0.25)
+        );
+    }
+
+    #[test]
+    fn what_judging_took_is_added_up_and_absent_where_no_judge_was_asked() {
+        let mut tally = Tally::new(&crate::fold::tests::benchmark(3, 1), None);
+        let grade = |item, outcome, judge| Grade {
+            judge,
+            ..crate::fold::tests::grade(item, 0, outcome)
+        };
+        tally.apply(&grade(0, Outcome::NoAnswer, None));
+        assert_eq!(tally.result().judge, None);
+        let cost = JudgeCost {
+            verdicts: 3,
+            cached: 1,
+            requests: 4,
+            prompt_tokens: 100,
+            completion_tokens: 10,
+            unreadable: 2,
+            disagreed: true,
+        };
+        tally.apply(&grade(1, Outcome::Correct, Some(cost)));
+        let ungraded = JudgeCost {
+            verdicts: 1,
+            requests: 3,
+            unreadable: 3,
+            ..JudgeCost::default()
+        };
+        tally.apply(&grade(2, Outcome::Ungraded, Some(ungraded)));
+        let result = tally.result();
+        let expected = JudgeUse {
+            verdicts: 4,
+            cached: 1,
+            cache_hit_rate: 0.25,
+            requests: 7,
+            prompt_tokens: 100,
+            completion_tokens: 10,
+            unreadable: 5,
+            disagreed: 1,
+        };
+        assert_eq!(result.judge, Some(expected));
+        assert_eq!(
+            (result.mean, result.outcomes.ungraded),
+            (Some(0.5), 1),
+            "no verdict is no score"
         );
     }
 

@@ -4,18 +4,21 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use tidemill_domain::{Completion, Ending, Grade, GraderSpec, Item, Measured, Outcome, Reasoning, Span, Timestamp};
+use tidemill_domain::{
+    Completion, Ending, Grade, GraderSpec, Item, JudgeCost, Measured, Outcome, Reasoning, Span, Timestamp,
+};
 
 use crate::answer::{Answer, Credit, Finding};
 use crate::choice::Choice;
 use crate::code::Code;
 use crate::exact::Exact;
 use crate::family::Family;
+use crate::judge::Judge;
 use crate::likelihood::Likelihood;
 use crate::numeric::Numeric;
 use crate::regex::Regex;
 use crate::runner::{Runner, Runners};
-use crate::{Error, likelihood};
+use crate::{Error, Postponed, likelihood};
 
 /// Grades one completion of an item. To grade many, build a [`Grader`] once: it compiles the pattern.
 #[must_use]
@@ -86,6 +89,9 @@ impl Grader {
 
     /// Grades one completion, also by what has to be run or asked for that. `clock` is read once the verdict is there.
     ///
+    /// # Errors
+    /// [`Postponed`] where it cannot be graded now, which says nothing of the completion.
+    ///
     /// # Cancel safety
     /// What runs ends, and nothing is graded.
     pub async fn grade_with(
@@ -94,7 +100,7 @@ impl Grader {
         item: &Item,
         completion: &Completion,
         clock: fn() -> Timestamp,
-    ) -> Grade {
+    ) -> Result<Grade, Postponed> {
         let answer = match (&self.way, completion.ending) {
             (Ok(Way::Outside(_)), Ending::Scored) => None,
             (Ok(Way::Outside(runner)), _) if outcome_without_grading(completion).is_none() => {
@@ -105,9 +111,12 @@ impl Grader {
         match answer {
             Some((runner, answer)) => {
                 let judged = runner.judge(runners, item, &answer).await;
-                self.filled(self.verdict(judged, completion), completion, clock())
+                if let Err(Error::Postponed(postponed)) = judged {
+                    return Err(postponed);
+                }
+                Ok(self.filled(self.verdict(judged, completion), completion, clock()))
             }
-            None => self.grade(item, completion, clock()),
+            None => Ok(self.grade(item, completion, clock())),
         }
     }
 
@@ -135,6 +144,7 @@ impl Grader {
             span: verdict.span,
             canonical: verdict.canonical,
             measures: verdict.measures,
+            judge: verdict.judge,
         }
     }
 
@@ -162,7 +172,8 @@ impl Grader {
         match judged {
             Err(error) => Verdict {
                 reason: Some(error.to_string()),
-                ..Verdict::of(Outcome::GraderError)
+                judge: error.judge(),
+                ..Verdict::of(error.outcome())
             },
             Ok(Some(finding)) => Verdict::of_finding(finding, is_cut),
             Ok(None) if is_cut => Verdict::of(Outcome::Truncated),
@@ -221,6 +232,7 @@ fn way(spec: &GraderSpec) -> Result<Way, Error> {
             program: *program,
             limits: *limits,
         })),
+        GraderSpec::Judge(spec) => Way::Outside(Arc::new(Judge { spec: spec.clone() })),
     })
 }
 
@@ -236,6 +248,7 @@ struct Verdict {
     canonical: Option<String>,
     measures: Vec<Option<Measured>>,
     reason: Option<String>,
+    judge: Option<JudgeCost>,
 }
 
 impl Verdict {
@@ -250,6 +263,7 @@ impl Verdict {
             canonical: None,
             measures: Vec::new(),
             reason: None,
+            judge: None,
         }
     }
 
@@ -273,6 +287,7 @@ impl Verdict {
             // What a cut answer would have added to a metric is not known.
             measures: if is_cut { Vec::new() } else { finding.measures },
             reason: finding.reason,
+            judge: finding.judge,
             ..verdict
         }
     }

@@ -89,6 +89,7 @@ fn a_grade_carries_what_the_aggregator_folds() {
         span: None,
         canonical: None,
         measures: Vec::new(),
+        judge: None,
     };
     assert_eq!(grade, expected);
 }
@@ -412,9 +413,13 @@ const CODE: GraderSpec = GraderSpec::Code {
 
 /// A host on which nothing can be run.
 fn without_sandbox() -> Runners {
-    Runners::new(&tidemill_config::Sandbox {
+    let sandbox = tidemill_config::Sandbox {
         bubblewrap: Some("/nowhere/bwrap".into()),
         ..tidemill_config::Sandbox::default()
+    };
+    Runners::new(&tidemill_config::Grader {
+        sandbox,
+        ..tidemill_config::Grader::default()
     })
 }
 
@@ -432,7 +437,8 @@ async fn without_a_sandbox_a_program_is_not_run_and_not_wrong() {
     assert!(grader.is_outside());
     let grade = grader
         .grade_with(&runners, &problem(), &completion("def f(x): return x"), || Timestamp(9))
-        .await;
+        .await
+        .unwrap();
     assert_eq!(
         (grade.outcome, grade.grader.as_str(), grade.graded),
         (Outcome::GraderError, "code@1", Timestamp(9))
@@ -459,7 +465,8 @@ async fn what_holds_no_program_is_graded_without_a_sandbox() {
     ] {
         let grade = grader
             .grade_with(&runners, &problem(), &completion, || Timestamp(9))
-            .await;
+            .await
+            .unwrap();
         assert_eq!(grade.outcome, outcome, "{:?} {:?}", completion.ending, completion.text);
     }
 }
@@ -470,7 +477,8 @@ async fn an_item_without_its_tests_is_no_wrong_answer() {
     let item = item(&["the solution"], &[]);
     let grade = grader
         .grade_with(&runners, &item, &completion("def f(x): return x"), || Timestamp(9))
-        .await;
+        .await
+        .unwrap();
     assert_eq!(grade.outcome, Outcome::GraderError);
     assert!(grade.reason.unwrap().contains("entry_point"));
 }

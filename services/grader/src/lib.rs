@@ -14,6 +14,7 @@ mod error;
 mod exact;
 mod family;
 mod grade;
+mod judge;
 mod likelihood;
 mod number;
 mod numeric;
@@ -25,7 +26,7 @@ pub mod step;
 mod suite;
 
 pub use backlog::{Backlog, backlog};
-pub use error::Error;
+pub use error::{Error, Postponed};
 pub use grade::{Grader, grade};
 pub use runner::Runners;
 pub use service::run;

@@ -9,11 +9,13 @@ use std::time::{Duration, Instant};
 use tidemill_config::SandboxLevel;
 use tidemill_domain::Item;
 use tidemill_sandbox::{Fault, Level, Sandbox, Settings, Unavailable, Verdict};
+use tidemill_service::Context;
 use tokio::sync::OnceCell;
 
 use crate::Error;
 use crate::answer::{Answer, Finding};
 use crate::code::{self, Code, Task};
+use crate::judge::endpoint::Judges;
 
 /// How often a run is tried that says nothing of the program. A host that is busy for a moment is not for so long.
 const TRIES: usize = 3;
@@ -43,15 +45,26 @@ pub struct Runners {
     settings: Settings,
     sandbox: OnceCell<Sandbox>,
     refused: Mutex<Option<(Instant, Unavailable)>>,
+    pub(crate) judges: Judges,
 }
 
 impl Runners {
-    /// With the sandbox that is configured.
+    /// With the sandbox and the judges that are configured.
     #[must_use]
-    pub fn new(config: &tidemill_config::Sandbox) -> Self {
+    pub fn new(config: &tidemill_config::Grader) -> Self {
         Self {
-            settings: settings(config),
+            settings: settings(&config.sandbox),
+            judges: Judges::new(config),
             ..Self::default()
+        }
+    }
+
+    /// With what graders share through the broker, until the process drains.
+    #[must_use]
+    pub fn within(self, context: &Context) -> Self {
+        Self {
+            judges: self.judges.within(context),
+            ..self
         }
     }
 
@@ -62,6 +75,11 @@ impl Runners {
     pub async fn sandbox_in_words(&self) -> Result<String, Error> {
         let described = Sandbox::describe(&self.settings).await;
         described.map_err(|refused| Error::Sandbox(refused.to_string()))
+    }
+
+    /// Says of each judge that is configured whether it serves its model.
+    pub async fn judges_in_words(&self) -> Vec<String> {
+        self.judges.in_words().await
     }
 
     async fn sandbox(&self) -> Result<&Sandbox, Error> {

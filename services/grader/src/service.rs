@@ -26,7 +26,7 @@ pub async fn run(context: Context) -> Result<(), Fatal> {
     let grading = Arc::new(Grading {
         context: context.clone(),
         suites: Suites::default(),
-        runners: Runners::new(&context.config.grader.sandbox),
+        runners: Runners::new(&context.config.grader).within(&context),
     });
     let (durable, stop) = (durable::grader(), context.draining.clone());
     let grades = work(&context, &durable, slots, &stop, move |delivery| {
@@ -57,7 +57,7 @@ impl Grading {
                 }
                 Action::Grade(completion, declared) => {
                     let graded = if declared.suite.is_outside(completion.key.benchmark) {
-                        Ok(graded_with(&declared, &completion, &self.runners).await)
+                        self.grade_outside(&declared, &completion, &delivery).await
                     } else {
                         grade(declared, completion, self.context.config.grader.delay).await
                     };
@@ -70,6 +70,21 @@ impl Grading {
                 },
                 Action::Settle(settled) => return settled,
             };
+        }
+    }
+
+    /// Grades by something outside of this process, unless the completion is somebody else's before that is done.
+    async fn grade_outside(
+        &self,
+        declared: &Declared,
+        completion: &Completion,
+        delivery: &Delivery,
+    ) -> Result<Graded, Failure> {
+        tokio::select! { biased;
+            graded = graded_with(declared, completion, &self.runners) => {
+                graded.map_err(|failure| left_longer(failure, delivery.delivered))
+            }
+            () = delivery.stopped.cancelled() => Err(Failure::cancelled()),
         }
     }
 
@@ -87,6 +102,18 @@ impl Grading {
         span("grade", &grade.key, trace);
         record(grade, family);
         Ok(())
+    }
+}
+
+/// Longest pause of what is given back again and again, in first pauses.
+const LONGEST_LEFT: u32 = 6;
+
+/// The pause of what is given back grows with its deliveries: thousands may wait.
+fn left_longer(failure: Failure, delivered: i64) -> Failure {
+    let times = u32::try_from(delivered).unwrap_or(LONGEST_LEFT).clamp(1, LONGEST_LEFT);
+    Failure {
+        pause: failure.pause.map(|pause| pause * times),
+        ..failure
     }
 }
 

@@ -19,6 +19,9 @@ use super::*;
 use crate::answer::tests::item;
 use crate::step::fault;
 
+#[path = "judged_tests.rs"]
+mod judged;
+
 const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Bench {
@@ -42,10 +45,14 @@ impl Running {
 
 impl Bench {
     async fn start(items: usize) -> Self {
+        Self::start_with(Config::default(), manifest(items)).await
+    }
+
+    async fn start_with(config: Config, manifest: WholeManifest) -> Self {
         let broker = Broker::start().unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let context = context(&broker, folder.path()).await;
-        let manifest = context.store.put_whole(manifest(items)).await.unwrap();
+        let context = context(&broker, folder.path(), config).await;
+        let manifest = context.store.put_whole(manifest).await.unwrap();
         Self {
             broker,
             context,
@@ -170,23 +177,25 @@ impl Bench {
     }
 }
 
-async fn context(broker: &Broker, folder: &Path) -> Context {
-    let config = Config::default();
+async fn context(broker: &Broker, folder: &Path, config: Config) -> Context {
     let connection = connect(&config, &broker.url(), "test").await.unwrap();
     let store = Store::open(Address::of_folder(folder)).unwrap();
     prepare(&connection, &config, &store, true).await.unwrap();
     Context::new("grader", connection, store, Arc::new(config))
 }
 
-fn manifest(items: usize) -> WholeManifest {
-    let settings = Settings {
+fn settings() -> Settings {
+    Settings {
         max_tokens: 10,
         temperature: 0.0,
         top_p: 1.0,
         stop: Vec::new(),
         seed: 0,
         samples: 1,
-    };
+    }
+}
+
+fn manifest(items: usize) -> WholeManifest {
     WholeManifest {
         suite: SuiteRef {
             name: SuiteName::try_new("suite").unwrap(),
@@ -196,7 +205,7 @@ fn manifest(items: usize) -> WholeManifest {
         max_failure_rate: 0.0,
         benchmarks: vec![WholeBenchmark {
             name: BenchmarkName::try_new("benchmark").unwrap(),
-            settings,
+            settings: settings(),
             grader: GraderSpec::Numeric {
                 pattern: None,
                 tolerance: 0.0,
@@ -293,6 +302,7 @@ async fn a_completion_of_a_newer_version_gets_no_grade_from_this_one() {
     let grading = Grading {
         context: bench.context.clone(),
         suites: Suites::default(),
+        runners: Runners::default(),
     };
     let delivery = Delivery {
         subject: subject::done(&key(0)),
@@ -361,6 +371,7 @@ async fn a_slow_grade_leaves_the_thread_to_others() {
     let grading = Grading {
         context: bench.context.clone(),
         suites: Suites::default(),
+        runners: Runners::default(),
     };
     let completion = bench.completion(0, "0");
     let declared = grading.find(&completion).await.unwrap().unwrap();

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tidemill_domain::{Completion, Digest, Grade, GraderSpec, Item, Manifest, Timestamp};
 use tidemill_storage::Store;
 
-use crate::{Grader, Runners};
+use crate::{Grader, Postponed, Runners};
 
 /// Suites kept. Completions of a few evaluations come mixed; as many manifests stay in memory anyway.
 const KEPT: usize = 16;
@@ -54,7 +54,7 @@ impl Suite {
         item: &Item,
         completion: &Completion,
         clock: fn() -> Timestamp,
-    ) -> Option<Grade> {
+    ) -> Option<Result<Grade, Postponed>> {
         let grader = self.graders.get(completion.key.benchmark as usize)?;
         Some(grader.grade_with(runners, item, completion, clock).await)
     }

@@ -294,6 +294,7 @@ mod tests {
             cached_prompt_tokens: None,
             reusable_prompt_tokens: None,
             continued: 0,
+            judge: None,
         }
     }
 

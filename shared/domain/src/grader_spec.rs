@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::JudgeSpec;
+
 /// How an answer is found and compared. A change of what a kind means raises that kind's version in the grader.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum GraderSpec {
@@ -48,6 +50,9 @@ pub enum GraderSpec {
         /// What a run may use.
         limits: CodeLimits,
     },
+    /// Another model says what the answer is worth. Reads of an item's material: `judge_prompt`, `judge_system`,
+    /// `judge_reference`.
+    Judge(JudgeSpec),
 }
 
 impl GraderSpec {
@@ -61,6 +66,7 @@ impl GraderSpec {
             Self::Choice { .. } => "choice",
             Self::Likelihood { .. } => "likelihood",
             Self::Code { .. } => "code",
+            Self::Judge(_) => "judge",
         }
     }
 }

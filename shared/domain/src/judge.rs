@@ -24,6 +24,24 @@ pub struct JudgeSpec {
     pub max_tokens: u32,
 }
 
+impl JudgeSpec {
+    /// What a reply must end with, for people and models.
+    #[must_use]
+    pub fn wanted(&self) -> String {
+        let verdict = match &self.verdicts {
+            Verdicts::Words(words) => {
+                let words: Vec<&str> = words.iter().map(|(word, _)| word.as_str()).collect();
+                format!("one of {}", words.join(", "))
+            }
+            Verdicts::Scale { from, to } => format!("a number from {from} to {to}"),
+        };
+        match self.form {
+            VerdictForm::Line => format!("a last line that is `{}: ` and {verdict}", self.label),
+            VerdictForm::Json => format!("a JSON object at the end whose {:?} is {verdict}", self.label),
+        }
+    }
+}
+
 /// What a judge may say, and what it is worth from 0 to 1: to the answer, or to the first of two.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Verdicts {

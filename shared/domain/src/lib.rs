@@ -16,6 +16,7 @@ mod generation;
 mod grade;
 mod grader_spec;
 mod group;
+mod judge;
 mod key;
 mod length;
 mod manifest;
@@ -44,6 +45,10 @@ pub use generation::{Asked, Generation, GenerationKey, InvalidGenerationKey, LAN
 pub use grade::{Grade, Measured, Outcome, Span};
 pub use grader_spec::{CodeLanguage, CodeLimits, GraderSpec, Normalise, ProgramPlace, Take};
 pub use group::{Capacity, EngineKind, Replica, ReplicaLoad, ServerGroup, Trouble, TroubleKind};
+pub use judge::{
+    ANSWER_MARK, FIRST_MARK, JUDGE_PROMPT, JUDGE_REFERENCE, JUDGE_SYSTEM, JudgeCost, JudgeSpec, JudgeUse, SECOND_MARK,
+    VerdictForm, Verdicts,
+};
 pub use key::ItemKey;
 pub use length::{AnswerLength, InvalidLength, class_length, length_class};
 pub use manifest::{Benchmark, Continuation, Item, Manifest, Message, Penalties, Prompt, Settings};

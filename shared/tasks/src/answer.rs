@@ -33,7 +33,7 @@ pub(crate) fn resolve(grader: &GraderSpec, target: &Value, choices: Vec<String>)
                 None => Ok(Answer::plain(targets)),
             }
         }
-        GraderSpec::Exact { .. } | GraderSpec::Regex { .. } | GraderSpec::Code { .. } => {
+        GraderSpec::Exact { .. } | GraderSpec::Regex { .. } | GraderSpec::Code { .. } | GraderSpec::Judge(_) => {
             Ok(Answer::plain(texts(&targets)?))
         }
     }

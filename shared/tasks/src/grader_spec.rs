@@ -3,12 +3,12 @@
 use serde::de::DeserializeOwned;
 use tidemill_domain::GraderSpec;
 
-use crate::code_spec;
 use crate::fields::{Fields, Located, any, nearest};
 use crate::suite::{NORMALISE, TAKE};
+use crate::{code_spec, judge_spec};
 
-const AVAILABLE: [&str; 6] = ["exact", "regex", "numeric", "choice", "likelihood", "code"];
-const PLANNED: [&str; 4] = ["math", "f1", "judge", "command"];
+const AVAILABLE: [&str; 7] = ["exact", "regex", "numeric", "choice", "likelihood", "code", "judge"];
+const PLANNED: [&str; 3] = ["math", "f1", "command"];
 const OPTIONS: [&str; 6] = [
     "ignore_case",
     "ignore_punctuation",
@@ -51,6 +51,11 @@ pub(crate) fn decode(mut fields: Fields<'_, '_>) -> Option<GraderEntry> {
         finish(fields, &kind);
         return decoded.map(|(spec, material)| GraderEntry { spec, material });
     }
+    if kind == "judge" {
+        let decoded = judge_spec::decode(&mut fields);
+        finish(fields, &kind);
+        return decoded.map(|(spec, material)| GraderEntry { spec, material });
+    }
     let spec = match kind.as_str() {
         "exact" => Some(GraderSpec::Exact {
             ignore_case: flag(&mut fields, "ignore_case"),
@@ -88,7 +93,10 @@ fn finish(fields: Fields<'_, '_>, kind: &str) {
         if is_of_code && kind == "code" {
             return Some("is not used by programs in this language".to_owned());
         }
-        let is_option = OPTIONS.contains(&name) || is_of_code;
+        if kind == "judge" && name == "reference" {
+            return Some("is used where answers are compared alone: add pairwise = true".to_owned());
+        }
+        let is_option = OPTIONS.contains(&name) || is_of_code || judge_spec::OPTIONS.contains(&name);
         is_option.then(|| format!("is not an option of grader kind {kind}"))
     });
 }

@@ -24,6 +24,7 @@ mod faults;
 mod fields;
 mod grader_spec;
 mod ids;
+mod judge_spec;
 mod overrides;
 mod render;
 mod shots;

@@ -16,6 +16,7 @@ use crate::error::{Place, Problems};
 use crate::faults::Faults;
 use crate::grader_spec::Material;
 use crate::ids::{Ids, content_digest};
+use crate::judge_spec;
 use crate::shots::{Shots, continuation};
 use crate::sink::{Sink, Stopped};
 use crate::template::{Template, context, environment};
@@ -177,11 +178,20 @@ impl<'e> Templates<'e> {
     }
 
     /// What else the grader needs of one row.
-    fn material(&self, row: &Value) -> Result<Vec<(String, String)>, Fault> {
+    fn material(&self, row: &Value, prompt: &Prompt, answer: &Answer) -> Result<Vec<(String, String)>, Fault> {
+        let judge = match self.grader {
+            GraderSpec::Judge(spec) => Some((spec, judge_spec::context(spec, row, prompt, &answer.targets))),
+            _ => None,
+        };
         let render = |(material, template): &(&Material, Template<'_>)| {
-            let text = template
-                .render(row)
-                .and_then(|text| code_spec::checked(material.name, text));
+            let text = match &judge {
+                Some((spec, context)) => template
+                    .render(context)
+                    .and_then(|text| judge_spec::checked(spec, material.name, text)),
+                None => template
+                    .render(row)
+                    .and_then(|text| code_spec::checked(material.name, text)),
+            };
             let text = text.map_err(Fault::of(material.field))?;
             Ok((material.name.to_owned(), text))
         };
@@ -288,9 +298,10 @@ impl Rendering<'_> {
         let prompt = self.check(row, prompt);
         let answer = self.templates.answer(&context);
         let answer = self.check(row, answer);
-        let material = self.templates.material(&context);
+        let (prompt, answer) = (prompt?, answer?);
+        let material = self.templates.material(&context, &prompt, &answer);
         let material = self.check(row, material);
-        let (id, cluster, prompt, answer, material) = (id?, cluster?, prompt?, answer?, material?);
+        let (id, cluster, material) = (id?, cluster?, material?);
         let prompt = self.shots.prepend(prompt, &digest).map_err(Fault::of("few_shot"));
         let prompt = self.check(row, prompt)?;
         self.ambiguities.note(row.number, answer.ambiguity);

@@ -25,24 +25,6 @@ pub(crate) fn read(spec: &JudgeSpec, reply: &str) -> Option<Verdict> {
     among(&spec.verdicts, said.trim())
 }
 
-/// What a reply must end with, for people and models.
-pub(crate) fn wanted(spec: &JudgeSpec) -> String {
-    let verdict = match &spec.verdicts {
-        Verdicts::Words(words) => {
-            let words: Vec<&str> = words.iter().map(|(word, _)| word.as_str()).collect();
-            format!("one of {}", words.join(", "))
-        }
-        Verdicts::Scale { from, to } => format!("a number from {from} to {to}"),
-    };
-    match spec.form {
-        VerdictForm::Line => format!("a last line that is `{}: ` and {verdict}", spec.label),
-        VerdictForm::Json => format!(
-            "a JSON object at the end whose {:?} is {verdict}",
-            spec.label
-        ),
-    }
-}
-
 /// What the last line says, where it is the label, a colon and something.
 fn line(label: &str, reply: &str) -> Option<String> {
     let last = reply.lines().rev().find(|line| !line.trim().is_empty())?;
@@ -109,7 +91,9 @@ fn among(verdicts: &Verdicts, said: &str) -> Option<Verdict> {
 /// A plain decimal number: neither `inf` nor `1e3`.
 fn number_of(text: &str) -> Option<f64> {
     let text = text.trim();
-    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'-'));
+    let is_plain = text
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'-'));
     text.parse().ok().filter(|_| is_plain)
 }
 
@@ -159,7 +143,10 @@ mod tests {
         };
         for (reply, expected) in [
             (r#"{"grade": "C"}"#, Some("C")),
-            ("Well.\n```json\n{\"why\": {\"grade\": \"I\"}, \"Grade\": \"c\"}\n```\n", Some("C")),
+            (
+                "Well.\n```json\n{\"why\": {\"grade\": \"I\"}, \"Grade\": \"c\"}\n```\n",
+                Some("C"),
+            ),
             (r#"{"grade": "I"} {"grade": "C"}"#, Some("C")),
             (r#"{"grid": "C"}"#, None),
             (r#"{"why": {"grade": "C"}}"#, None),

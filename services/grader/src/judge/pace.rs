@@ -120,7 +120,9 @@ impl Pace {
             return Admission::Later;
         }
         let budgets = [(&mut self.requests, 1.0), (&mut self.tokens, 0.0)];
-        let due = budgets.into_iter().filter_map(|(budget, needed)| budget.as_mut()?.due(needed, now));
+        let due = budgets
+            .into_iter()
+            .filter_map(|(budget, needed)| budget.as_mut()?.due(needed, now));
         if let Some(due) = due.max() {
             return Admission::At(due);
         }
@@ -262,7 +264,10 @@ mod tests {
             .chain((0..12).map(|_| round(&mut pace, now)))
             .collect();
         assert_eq!(levels[0], 4);
-        assert!(levels.is_sorted() && levels.windows(2).all(|pair| pair[1] <= pair[0] + 1), "{levels:?}");
+        assert!(
+            levels.is_sorted() && levels.windows(2).all(|pair| pair[1] <= pair[0] + 1),
+            "{levels:?}"
+        );
         assert_eq!(levels.last(), Some(&6));
         assert_eq!(admitted(&mut Pace::new(bounds(1), now), now), 1);
     }
@@ -301,7 +306,9 @@ mod tests {
         let mut pauses = Vec::new();
         for _ in 0..9 {
             assert!(pace.is_away());
-            let Admission::At(due) = pace.admit(now) else { panic!("open") };
+            let Admission::At(due) = pace.admit(now) else {
+                panic!("open")
+            };
             pauses.push((due - now).as_millis());
             now = due;
             assert_eq!(admitted(&mut pace, now), 1);
@@ -309,7 +316,9 @@ mod tests {
             pace.ended(Ended::Away { pause: None }, now, now);
         }
         assert_eq!(pauses, [250, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]);
-        let Admission::At(due) = pace.admit(now) else { panic!("open") };
+        let Admission::At(due) = pace.admit(now) else {
+            panic!("open")
+        };
         assert_eq!(pace.admit(due), Admission::Now);
         pace.ended(Ended::Answered { tokens: 0 }, due, due);
         assert!(!pace.is_away());
@@ -355,7 +364,10 @@ mod tests {
                 sent += 1;
             }
         }
-        assert!((600..=611).contains(&sent), "{sent} in ten minutes, of which ten at once");
+        assert!(
+            (600..=611).contains(&sent),
+            "{sent} in ten minutes, of which ten at once"
+        );
         let mut pace = Pace::new(
             Bounds {
                 tokens_per_hour: 3_600,
@@ -365,7 +377,9 @@ mod tests {
         );
         assert_eq!(pace.admit(now), Admission::Now);
         pace.ended(Ended::Answered { tokens: 160 }, now, now);
-        let Admission::At(due) = pace.admit(now) else { panic!("within the budget") };
+        let Admission::At(due) = pace.admit(now) else {
+            panic!("within the budget")
+        };
         assert_eq!((due - now).as_secs(), 100, "60 were there, 1 comes a second");
         assert_eq!(pace.admit(due), Admission::Now);
     }

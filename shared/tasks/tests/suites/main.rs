@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod code;
 #[cfg(test)]
+mod judge;
+#[cfg(test)]
 mod refusals;
 #[cfg(test)]
 mod rendering;

@@ -97,6 +97,20 @@ fn graders() -> Vec<GraderTable> {
             wall_seconds: 2,
             memory_mib: 64,
         },
+        GraderTable::Judge {
+            judge: "main".to_owned(),
+            system: Some("{{ q }}".to_owned()),
+            prompt: "{{ question }} {{ answer_a }} {{ answer_b }} {{ format }}".to_owned(),
+            pairwise: true,
+            reference: Some("{{ q }}".to_owned()),
+            verdicts: Some([("A".to_owned(), 1.0), ("B".to_owned(), 0.0)].into()),
+            scale: None,
+            label: "BETTER".to_owned(),
+            form: tidemill_domain::VerdictForm::Json,
+            votes: 3,
+            temperature: 0.5,
+            max_tokens: 64,
+        },
     ]
 }
 
