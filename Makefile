@@ -14,7 +14,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-engines ci humaneval bench bench-hot bench-resume bench-delivery bench-million chaos simulate lint fmt fmt-check clippy docs deny spelling schemas generated \
+.PHONY: help build demo test test-engines ci humaneval scoring-golden bench bench-hot bench-resume bench-delivery bench-million chaos simulate lint fmt fmt-check clippy docs deny spelling schemas generated \
 	broker bins rust-test python-test python-run ops-test clean
 
 help: ## List the targets
@@ -62,6 +62,11 @@ test-engines: bins ## Check the adapters against real engines, installed into .t
 
 humaneval: broker build ## Grade HumanEval end to end, with its own solutions and with wrong ones, as a table: LIMIT=20
 	$(PYTHON) ops/humaneval --program $(TARGET)/release/tidemill $(if $(LIMIT),--limit $(LIMIT))
+
+scoring-golden: ## Write anew what other packages score, installed into .tools/scoring (60 MB): the tests of shared/scoring compare with it
+	$(PYTHON) -m venv --clear $(TOOLS)/scoring
+	$(TOOLS)/scoring/bin/python -m pip install --quiet --no-deps --requirement ops/scoring/requirements.txt
+	$(TOOLS)/scoring/bin/python ops/scoring/golden.py
 
 simulate: ## Run the simulation with SEEDS= seeds, from FROM= on; SIM_SEED=7 make simulate replays one with its trace
 	SIM_SEEDS=$(or $(SEEDS),10000) SIM_FROM=$(or $(FROM),0) $(CARGO) test --locked --workspace --test simulation simulation -- --exact --nocapture

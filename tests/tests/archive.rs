@@ -472,3 +472,101 @@ fn an_object_store_that_takes_nothing_is_shown_by_doctor_and_waited_for() {
     services.terminate().unwrap();
     services.wait(PATIENCE).unwrap();
 }
+
+/// The second engine gets sums over 40 wrong that the first has right.
+fn weaker(request: &tidemill_testkit::engine::Request) -> tidemill_testkit::Reply {
+    let numbers = request.prompt.split(|character: char| !character.is_ascii_digit());
+    let sum: u64 = numbers.filter_map(|digits| digits.parse::<u64>().ok()).take(2).sum();
+    if sum > 40 {
+        return tidemill_testkit::Reply::text(" 0");
+    }
+    Workbench::answer(request)
+}
+
+#[test]
+fn two_checkpoints_are_compared_item_by_item_wherever_their_items_are() {
+    let bench = Workbench::new(20).unwrap();
+    let strong = FakeEngine::builder().respond(Workbench::answer).start().unwrap();
+    let weak = FakeEngine::builder().respond(weaker).start().unwrap();
+    let evaluate = |engine: &FakeEngine, step: &str| {
+        let mut command = bench.evaluate(&engine.url(), engine.model());
+        command.extend(["--run", "sums", "--step", step].map(str::to_owned));
+        let ran = run(&command);
+        assert_eq!(ran.code, Some(0), "{}", ran.log);
+        ran.json().unwrap()
+    };
+    let first = evaluate(&strong, "1");
+    let second = evaluate(&weak, "2");
+
+    let compared = done(&bench, &["compare", "sums@1", "sums@2", "--json"]);
+    let report = compared.json().unwrap();
+    let [exact, chat, likelihood] = report["benchmarks"].as_array().unwrap().as_slice() else {
+        panic!("{report}")
+    };
+    let mean = |result: &Value, index: usize| result["benchmarks"][index]["mean"].as_f64().unwrap();
+    for (row, index) in [(exact, 0), (chat, 1), (likelihood, 2)] {
+        let difference = row["difference"].as_f64().unwrap();
+        assert!(
+            (difference - (mean(&second, index) - mean(&first, index))).abs() < 1e-12,
+            "{row}"
+        );
+    }
+    // The sums are 1, 5, 9, ..., 77, of which each fifth is beyond the strong engine: 8 of the 10 over 40 are lost.
+    assert_eq!(
+        (&exact["losses"], &exact["wins"], &exact["ties"]),
+        (&8.into(), &0.into(), &12.into())
+    );
+    assert_eq!(exact["test"], "mcnemar_exact");
+    let (p, adjusted) = (exact["p"].as_f64().unwrap(), exact["p_holm"].as_f64().unwrap());
+    assert!((p - 2.0 / 256.0).abs() < 1e-12, "{p}");
+    assert!(p < adjusted && adjusted <= 3.0 * p, "{adjusted}");
+    assert_eq!((&chat["test"], &chat["items"]), (&"paired_t".into(), &20.into()));
+
+    // From an archive it is the same, byte for byte.
+    let id = first["evaluation"].as_str().unwrap();
+    done(&bench, &["archive", "now", id, "--purge"]);
+    assert_eq!(
+        done(&bench, &["compare", "sums@1", "sums@2", "--json"]).output,
+        compared.output
+    );
+
+    let data = bench.text("data");
+    let dropped = tidemill(&["compare", "sums@1", "sums@2", "--max-drop", "0.1", "--data-dir", &data]).unwrap();
+    assert_eq!(dropped.code, Some(1), "{}", dropped.log);
+    assert!(
+        dropped.output.contains("DROPPED by more than 10.0 points: exact"),
+        "{}",
+        dropped.output
+    );
+    done(&bench, &["compare", "sums@2", "sums@1", "--max-drop", "0.1"]);
+
+    let suite = std::fs::read_to_string(bench.path("suite.toml")).unwrap();
+    let other = suite
+        .replace("version = \"1\"", "version = \"2\"")
+        .replace("0.5", "0.7");
+    bench.write("suite.toml", &other).unwrap();
+    evaluate(&weak, "3");
+    let refused = tidemill(&["compare", "sums@1", "sums@3", "--data-dir", &data]).unwrap();
+    assert_eq!(refused.code, Some(2), "{}", refused.output);
+    for part in [
+        "suite is sums 1 and sums 2",
+        "chat: temperature is 0.5 and 0.7",
+        "--allow suite --allow temperature",
+    ] {
+        assert!(refused.log.contains(part), "{part} is not in {}", refused.log);
+    }
+    let allowed = done(
+        &bench,
+        &[
+            "compare",
+            "sums@1",
+            "sums@3",
+            "--allow",
+            "suite",
+            "--allow",
+            "temperature",
+            "--json",
+        ],
+    );
+    assert_eq!(allowed.json().unwrap()["allowed"].as_array().unwrap().len(), 2);
+}

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use tidemill_domain::{
-    Class, Columns, EvaluationEvent, EvaluationState, Grade, ItemKey, Manifest, ResultState, Timeline, Timestamp,
+    BenchmarkResult, Class, Columns, EvaluationEvent, EvaluationState, Grade, GroupResult, ItemKey, Manifest,
+    ResultState, Timeline, Timestamp,
 };
 use tidemill_service::backoff::Backoff;
 use tidemill_service::fault::{self, Point};
@@ -228,7 +229,8 @@ impl Evaluation {
 
     /// Says that what was published so far counts no longer.
     async fn retract(&self, newest: &Newest) {
-        let known = self.fold.results().into_iter().filter(|result| result.coverage > 0.0);
+        let (results, _) = self.results().await;
+        let known = results.into_iter().filter(|result| result.coverage > 0.0);
         let timeline = self.timeline(&newest.event);
         self.outlet.superseded(newest, &timeline, known.collect()).await;
     }
@@ -273,10 +275,11 @@ impl Evaluation {
             visible: Some(visible),
             ..self.timeline(&newest.event)
         };
+        let results = self.results().await;
         let mut backoff = Backoff::standard();
         while !self
             .outlet
-            .ended(newest, (state, reason.clone()), timeline.clone(), self.fold.results())
+            .ended(newest, (state, reason.clone()), timeline.clone(), results.clone())
             .await
         {
             if self.context.cancelled.is_cancelled() {
@@ -288,6 +291,26 @@ impl Evaluation {
             self.observe(&newest.event, visible);
         }
         true
+    }
+
+    /// The last results of all benchmarks and groups, computed where they hold up no other evaluation.
+    async fn results(&self) -> (Vec<BenchmarkResult>, Vec<GroupResult>) {
+        let fold = self.fold.clone();
+        let computed = tokio::task::spawn_blocking(move || {
+            let results = fold.results();
+            let groups = fold.groups(&results);
+            (results, groups)
+        });
+        match computed.await {
+            Ok(results) => results,
+            // The thread could not be had or ended: computed here, whatever that holds up.
+            Err(error) => {
+                tracing::warn!(%error, "results are computed in line");
+                let results = self.fold.results();
+                let groups = self.fold.groups(&results);
+                (results, groups)
+            }
+        }
     }
 
     /// An evaluation that drained with samples missing is invalid, for the reason that it drains.

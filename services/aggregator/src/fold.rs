@@ -1,15 +1,21 @@
 //! The fold of one evaluation: every grade counted once, whatever order and however often they come.
 
-use tidemill_domain::{BenchmarkResult, Columns, Grade, ItemKey, Manifest, OutcomeCounts, Timeline, Timestamp};
+use tidemill_domain::{
+    BenchmarkResult, Columns, Grade, Group, GroupResult, ItemKey, Manifest, OutcomeCounts, Timeline, Timestamp,
+};
 
+use crate::estimate::Effort;
+use crate::groups;
 use crate::tally::Tally;
 
 /// What is known of one evaluation.
 ///
-/// Takes one byte a declared sample, and eight more in benchmarks with partial credit. The first grade of a key counts.
+/// Takes one byte a declared sample, and more only in benchmarks that need it: eight for partial credit, four to eight an item
+/// for clusters, subsets or weights, and what samples add to the metrics that are declared. The first grade of a key counts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fold {
     benchmarks: Vec<Tally>,
+    groups: Vec<Group>,
     first_request: Option<Timestamp>,
     last_completion: Option<Timestamp>,
     last_grade: Option<Timestamp>,
@@ -24,8 +30,9 @@ impl Fold {
         let tallies = manifest.benchmarks.iter().zip(columns);
         Self {
             benchmarks: tallies
-                .map(|(benchmark, columns)| Tally::new(benchmark, columns.clusters))
+                .map(|(benchmark, columns)| Tally::new(benchmark, columns))
                 .collect(),
+            groups: manifest.groups.clone(),
             first_request: None,
             last_completion: None,
             last_grade: None,
@@ -61,16 +68,28 @@ impl Fold {
 
     /// The result of a benchmark as far as it is known; `None` for an index that is not declared.
     ///
-    /// Costs one pass over the benchmark's samples: meant for once a second, not for once a grade.
+    /// Costs a few passes over the benchmark's samples: meant for once a second, not for once a grade.
     #[must_use]
     pub fn benchmark_result(&self, index: usize) -> Option<BenchmarkResult> {
-        self.benchmarks.get(index).map(Tally::result)
+        let tally = self.benchmarks.get(index)?;
+        Some(tally.result(Effort::Provisional))
     }
 
-    /// The results of all benchmarks, in the manifest's order.
+    /// The last results of all benchmarks, in the manifest's order.
+    ///
+    /// Intervals are resampled where that is better: tenths of a second a figure of thousands of items, on the calling thread.
     #[must_use]
     pub fn results(&self) -> Vec<BenchmarkResult> {
-        self.benchmarks.iter().map(Tally::result).collect()
+        self.benchmarks
+            .iter()
+            .map(|tally| tally.result(Effort::Final))
+            .collect()
+    }
+
+    /// Means over several benchmarks, from the results of all.
+    #[must_use]
+    pub fn groups(&self, results: &[BenchmarkResult]) -> Vec<GroupResult> {
+        self.groups.iter().map(|group| groups::result(group, results)).collect()
     }
 
     /// Every declared sample of the benchmark has an outcome.

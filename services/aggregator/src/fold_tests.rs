@@ -2,8 +2,9 @@
 
 use proptest::prelude::*;
 use tidemill_domain::{
-    Benchmark, BenchmarkName, ClusterColumn, Continuation, Digest, EvaluationId, GraderSpec, Outcome, Penalties,
-    Reasoning, Served, Settings, SuiteName, SuiteRef, Tier,
+    Aggregation, Average, Benchmark, BenchmarkName, ClusterColumn, Continuation, Digest, EvaluationId, GraderSpec,
+    GroupMean, Measured, Member, Metric, MetricSource, Outcome, Penalties, Reasoning, Served, Settings, SubsetColumn,
+    SuiteName, SuiteRef, Tier, WeightColumn,
 };
 
 use super::*;
@@ -282,6 +283,178 @@ fn completeness_and_times_are_those_of_all_benchmarks() {
     assert_eq!(timeline.last_grade, Some(Timestamp(3_100)));
 }
 
+#[test]
+fn subsets_have_means_of_their_own_and_counts_beside_them() {
+    let columns = Columns {
+        subsets: Some(SubsetColumn {
+            of_item: vec![0, 1, 0, 1, u32::MAX],
+            names: vec!["law".to_owned(), "art".to_owned()],
+        }),
+        ..Columns::default()
+    };
+    let mut fold = Fold::new(&manifest(5, 1), vec![columns]);
+    for (item, outcome) in [
+        (0, Outcome::Correct),
+        (1, Outcome::Truncated),
+        (2, Outcome::EngineError),
+        (4, Outcome::Correct),
+    ] {
+        assert!(fold.apply(&grade(item, 0, outcome)));
+    }
+    let result = fold.results().remove(0);
+    let [law, art] = result.subsets.as_slice() else {
+        panic!("{:?}", result.subsets)
+    };
+    assert_eq!(
+        (law.name.as_str(), law.mean, law.coverage, law.bounds),
+        ("law", Some(1.0), 0.5, [0.5, 1.0])
+    );
+    assert_eq!(
+        (law.items, law.samples, law.truncated, law.failed, law.missing),
+        (2, 2, 0, 1, 0)
+    );
+    assert_eq!(law.method.as_deref(), Some("wilson"));
+    assert_eq!(
+        (art.mean, art.mean_excluding_truncated, art.bounds),
+        (Some(0.0), None, [0.0, 0.5])
+    );
+    assert_eq!((art.truncated, art.failed, art.missing), (1, 0, 1));
+    assert_eq!((result.mean, result.scored_items), (Some(2.0 / 3.0), 3));
+}
+
+/// By hand: (3·1 + 1·0)/4; of four declared by weight the unknown one has 2.
+#[test]
+fn weights_move_mean_and_bounds_and_not_coverage() {
+    let columns = Columns {
+        weights: Some(WeightColumn {
+            of_item: vec![3.0, 1.0, 2.0],
+        }),
+        ..Columns::default()
+    };
+    let mut fold = Fold::new(&manifest(3, 1), vec![columns]);
+    fold.apply(&grade(0, 0, Outcome::Correct));
+    fold.apply(&grade(1, 0, Outcome::Incorrect));
+    let result = fold.results().remove(0);
+    assert_eq!((result.mean, result.mean_excluding_truncated), (Some(0.75), Some(0.75)));
+    assert_eq!(result.bounds, [0.5, 5.0 / 6.0]);
+    assert_close(Some(result.coverage), 2.0 / 3.0);
+    // By hand: √(2/1 · (9/16 + 9/16))/4.
+    assert_close(result.standard_error, 0.375);
+    assert_eq!(
+        result.method.as_deref(),
+        Some("bootstrap_bca"),
+        "no Wilson for weighted items"
+    );
+}
+
+/// By hand: means 1/2 of 4 items and 1/4 of 4; macro (2·1/2 + 1/4)/3; micro of the items by weight the same here, and with
+/// equal weights 3/8.
+#[test]
+fn groups_are_means_over_benchmarks_or_over_their_items() {
+    let group = |name: &str, mean, weights: [f64; 2]| Group {
+        name: name.to_owned(),
+        members: weights
+            .into_iter()
+            .zip(0..)
+            .map(|(weight, benchmark)| Member { benchmark, weight })
+            .collect(),
+        mean,
+        metric: None,
+    };
+    let mut two = manifest(4, 1);
+    two.benchmarks.push(benchmark(4, 1));
+    two.groups = vec![
+        group("macro", GroupMean::Macro, [2.0, 1.0]),
+        group("micro", GroupMean::Micro, [1.0, 1.0]),
+        Group {
+            metric: Some("unknown".to_owned()),
+            ..group("of a metric", GroupMean::Macro, [1.0, 1.0])
+        },
+    ];
+    let mut fold = Fold::new(&two, Vec::new());
+    for (benchmark, right) in [(0, 2), (1, 1)] {
+        for item in 0..4 {
+            let outcome = if item < right {
+                Outcome::Correct
+            } else {
+                Outcome::Incorrect
+            };
+            let mut grade = grade(item, 0, outcome);
+            grade.key.benchmark = benchmark;
+            assert!(fold.apply(&grade));
+        }
+    }
+    let results = fold.results();
+    let groups = fold.groups(&results);
+    assert_close(groups[0].value, 1.25 / 3.0);
+    assert_close(groups[1].value, 0.375);
+    let errors: Vec<f64> = results.iter().map(|result| result.standard_error.unwrap()).collect();
+    assert_close(groups[0].standard_error, (2.0 * errors[0]).hypot(errors[1]) / 3.0);
+    assert_close(groups[1].standard_error, errors[0].hypot(errors[1]) / 2.0);
+    assert_eq!(
+        (groups[0].items, groups[0].mean.as_str(), groups[0].benchmarks.len()),
+        (8, "macro", 2)
+    );
+    assert_eq!(groups[2].value, None, "no member has the metric");
+    let empty = Fold::new(&two, Vec::new());
+    assert_eq!(empty.groups(&empty.results())[0].value, None, "nothing is scored");
+    assert_eq!(empty.groups(&empty.results())[0].missing, 8);
+}
+
+/// Of [`some_grades`]: everything that a benchmark can declare.
+fn everything() -> (Manifest, Vec<Columns>) {
+    let metric = |name: &str, source, aggregation| Metric {
+        name: name.to_owned(),
+        source,
+        aggregation,
+        higher_is_better: true,
+    };
+    let mut manifest = manifest(5, 3);
+    manifest.benchmarks[0].metrics = vec![
+        metric("mean", MetricSource::Measure, Aggregation::Mean),
+        metric("perplexity", MetricSource::Measure, Aggregation::Perplexity),
+        metric("f1", MetricSource::Measure, Aggregation::F1(Average::Macro)),
+        metric("pass", MetricSource::PassAt(2), Aggregation::Mean),
+        metric("votes", MetricSource::MajorityAt(2), Aggregation::Mean),
+    ];
+    let columns = Columns {
+        clusters: None,
+        subsets: Some(SubsetColumn {
+            of_item: vec![0, 1, 0, u32::MAX, 1],
+            names: vec!["a".to_owned(), "b".to_owned()],
+        }),
+        weights: Some(WeightColumn {
+            of_item: vec![1.0, 0.5, 2.0, 3.0, 1.0],
+        }),
+    };
+    (manifest, vec![columns])
+}
+
+/// What a grade of [`everything`] holds beside its outcome, from its score.
+fn with_measures(grade: Grade) -> Grade {
+    let label = grade.key.item % 2;
+    Grade {
+        canonical: Some(format!(
+            "{}",
+            grade.completion_tokens % 2 + u64::from(grade.key.sample / 2)
+        )),
+        measures: vec![
+            Some(Measured::Value(10.0 * grade.score)),
+            Some(Measured::Weighted {
+                value: -1.0 - grade.score,
+                weight: 1.0 + f64::from(label),
+            }),
+            (grade.key.sample != 1).then_some(Measured::Labels {
+                truth: label,
+                predicted: grade.key.sample % 2,
+            }),
+            None,
+            None,
+        ],
+        ..grade
+    }
+}
+
 /// Grades of some of 5 items with 3 samples, one a key.
 fn some_grades() -> impl Strategy<Value = Vec<Grade>> {
     let one = (0..Outcome::ALL.len(), 0.0..1.0_f64, any::<bool>()).prop_map(Some);
@@ -315,6 +488,16 @@ proptest! {
         let plain = folded(&manifest, &grades);
         let shuffled = folded(&manifest, &order);
         prop_assert_eq!(&plain, &shuffled);
+        prop_assert_eq!(plain.benchmark_result(0), shuffled.benchmark_result(0));
+        let (manifest, columns) = everything();
+        let [plain, shuffled] = [&grades, &order].map(|grades| {
+            let mut fold = Fold::new(&manifest, columns.clone());
+            grades.iter().cloned().map(with_measures).for_each(|grade| {
+                fold.apply(&grade);
+            });
+            fold
+        });
+        prop_assert_eq!(plain.benchmark_result(0).unwrap().metrics.len(), 5);
         prop_assert_eq!(plain.benchmark_result(0), shuffled.benchmark_result(0));
     }
 

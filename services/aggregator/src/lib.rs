@@ -4,7 +4,10 @@
 //! start reaches the same result, so nothing is kept but the streams. It reads grades alone, never completions. One
 //! aggregator at a time holds the lease; a second one would publish the same results again, which changes nothing.
 
+mod estimate;
 mod fold;
+mod groups;
+mod metrics;
 mod tally;
 mod verdict;
 

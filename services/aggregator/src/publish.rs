@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use async_nats::HeaderMap;
 use tidemill_domain::{
-    BenchmarkResult, Digest, EvaluationEvent, EvaluationResult, EvaluationState, ResultMessage, ResultState, Timeline,
+    BenchmarkResult, Digest, EvaluationEvent, EvaluationResult, EvaluationState, GroupResult, ResultMessage,
+    ResultState, Timeline,
 };
 use tidemill_service::fault::{self, Point};
 use tidemill_service::{Context, PublishError, Ttl, now};
@@ -58,7 +59,7 @@ impl Outlet {
         newest: &Newest,
         verdict: (ResultState, Option<String>),
         timeline: Timeline,
-        benchmarks: Vec<BenchmarkResult>,
+        (benchmarks, groups): (Vec<BenchmarkResult>, Vec<GroupResult>),
     ) -> bool {
         for benchmark in benchmarks.clone() {
             let message = ResultMessage {
@@ -77,7 +78,10 @@ impl Outlet {
         let reason = verdict.1.clone();
         let event = EvaluationEvent {
             timeline: timeline.clone(),
-            result: Some(Box::new(result(&newest.event, verdict, timeline, benchmarks))),
+            result: Some(Box::new(EvaluationResult {
+                groups,
+                ..result(&newest.event, verdict, timeline, benchmarks)
+            })),
             ..newest.event.next(state, now(), reason)
         };
         self.state(newest, event).await
@@ -197,6 +201,7 @@ fn result(
         checkpoint: event.checkpoint.clone(),
         suite: event.suite.clone(),
         benchmarks,
+        groups: Vec::new(),
         timeline,
     }
 }

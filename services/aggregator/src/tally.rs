@@ -1,10 +1,14 @@
-//! The tally of one benchmark: a byte a sample, and more only where clusters or partial credit need it; order and
-//! repeats change nothing.
+//! The tally of one benchmark: a byte a sample, and more only where clusters, weights, subsets, metrics or partial credit need
+//! it; order and repeats change nothing.
 
-use tidemill_domain::statistics::{Clusters, Items, normal_interval, wilson_interval};
 use tidemill_domain::{
-    Benchmark, BenchmarkName, BenchmarkResult, ClusterColumn, Grade, ItemKey, JudgeUse, Outcome, OutcomeCounts,
+    Benchmark, BenchmarkName, BenchmarkResult, Columns, Grade, ItemKey, JudgeUse, MetricResult, Outcome, OutcomeCounts,
+    SubsetResult,
 };
+use tidemill_statistics::bounds;
+
+use crate::estimate::{Effort, Estimate, Shape, mean};
+use crate::metrics::Measures;
 
 /// No outcome is known.
 const MISSING: u8 = 0;
@@ -19,13 +23,13 @@ pub(crate) struct Tally {
     name: BenchmarkName,
     items: usize,
     samples: usize,
-    /// The cluster of each item; empty when the benchmark names none.
-    clusters: Vec<u32>,
-    cluster_count: usize,
+    /// Clusters, subsets and weights, one an item where the benchmark has them.
+    columns: Columns,
     /// One a sample, item by item: [`MISSING`], or 1 + the outcome with [`MARKS`].
     marks: Vec<u8>,
     /// One a sample, made when the first partial credit comes: other outcomes imply their scores.
     scores: Vec<f64>,
+    measures: Measures,
     outcomes: OutcomeCounts,
     truncated_correct: u64,
     truncated_in_reasoning: u64,
@@ -41,21 +45,16 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    pub(crate) fn new(benchmark: &Benchmark, clusters: Option<ClusterColumn>) -> Self {
+    pub(crate) fn new(benchmark: &Benchmark, columns: Columns) -> Self {
         let (items, samples) = (benchmark.items as usize, benchmark.settings.samples as usize);
-        let cluster_count = clusters.as_ref().map_or(0, |column| column.count as usize);
-        let mut clusters = clusters.map_or_else(Vec::new, |column| column.of_item);
-        if cluster_count > 0 {
-            clusters.resize(items, 0);
-        }
         Self {
             name: benchmark.name.clone(),
             items,
             samples,
-            clusters,
-            cluster_count,
+            columns,
             marks: vec![MISSING; items * samples],
             scores: Vec::new(),
+            measures: Measures::new(benchmark),
             outcomes: OutcomeCounts {
                 missing: (items * samples) as u64,
                 ..OutcomeCounts::default()
@@ -86,6 +85,9 @@ impl Tally {
         if outcome == Outcome::Graded {
             self.scores.resize(self.marks.len(), 0.0);
             self.scores[index] = grade.score.clamp(0.0, 1.0);
+        }
+        if outcome.is_scored() {
+            self.measures.apply(index, self.marks.len(), grade);
         }
         let was_right = grade.score_before_cut.is_some_and(|score| score >= 1.0);
         if outcome == Outcome::Truncated && was_right {
@@ -132,8 +134,15 @@ impl Tally {
 
     /// Bytes that it takes in memory.
     #[cfg(test)]
-    pub(crate) const fn state_bytes(&self) -> usize {
-        self.marks.capacity() + self.scores.capacity() * size_of::<f64>() + self.clusters.capacity() * size_of::<u32>()
+    pub(crate) fn state_bytes(&self) -> usize {
+        let numbers = |column: Option<&Vec<u32>>| column.map_or(0, Vec::capacity) * size_of::<u32>();
+        let columns = &self.columns;
+        let weights = columns.weights.as_ref().map_or(0, |column| column.of_item.capacity());
+        self.marks.capacity()
+            + (self.scores.capacity() + weights) * size_of::<f64>()
+            + numbers(columns.clusters.as_ref().map(|column| &column.of_item))
+            + numbers(columns.subsets.as_ref().map(|column| &column.of_item))
+            + self.measures.state_bytes()
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -164,36 +173,25 @@ impl Tally {
         }
     }
 
-    pub(crate) fn result(&self) -> BenchmarkResult {
-        let sums = self.sums();
-        let declared = self.declared();
-        let unknown = declared - sums.scored;
-        let share = |right: f64| if declared == 0 { 0.0 } else { right / declared as f64 };
-        let mean = sums.items.mean();
-        let standard_error = match &sums.clusters {
-            Some(clusters) => clusters.standard_error(),
-            None => sums.items.standard_error(),
-        };
+    pub(crate) fn result(&self, effort: Effort) -> BenchmarkResult {
+        let whole = self.part(None, effort);
         let is_partial = self.outcomes.graded > 0;
-        let interval = if self.samples == 1 && sums.clusters.is_none() && !is_partial {
-            wilson_interval(self.outcomes.correct, sums.scored)
-        } else {
-            mean.zip(standard_error)
-                .map(|(mean, error)| normal_interval(mean, error))
-        };
+        let (interval, method) = split(whole.estimate);
         BenchmarkResult {
             name: self.name.clone(),
             metric: if is_partial { "score" } else { "accuracy" }.to_owned(),
-            mean,
-            standard_error,
+            mean: whole.estimate.value,
+            standard_error: whole.estimate.standard_error,
             interval,
-            bounds: [share(sums.score), share(sums.score + unknown as f64)],
+            method,
+            scored_items: whole.estimate.items,
+            bounds: whole.bounds(),
             items: self.items as u64,
-            samples: declared,
-            coverage: share(sums.scored as f64),
-            mean_excluding_truncated: sums.untruncated.mean(),
+            samples: self.declared(),
+            coverage: whole.coverage(),
+            mean_excluding_truncated: whole.untruncated.value(),
             truncated_correct: self.truncated_correct,
-            mean_counting_cut_answers: sums.as_answered.mean(),
+            mean_counting_cut_answers: whole.as_answered.value(),
             truncated_in_reasoning: self.truncated_in_reasoning,
             truncated_in_reasoning_rate: self.rate(self.truncated_in_reasoning),
             replaced: self.replaced,
@@ -207,52 +205,141 @@ impl Tally {
             reusable_prompt_tokens: self.reusable_prompt_tokens,
             continued: self.continued,
             judge: self.judge,
+            metrics: self.metrics(effort),
+            subsets: self.subsets(effort),
         }
     }
 
-    /// One pass in the manifest's order, so that rounding does not depend on the order in which grades came.
-    fn sums(&self) -> Sums {
-        let mut sums = Sums {
-            items: Items::default(),
-            untruncated: Items::default(),
-            as_answered: Items::default(),
-            clusters: (self.cluster_count > 0).then(|| Clusters::new(self.cluster_count)),
-            scored: 0,
-            score: 0.0,
+    fn metrics(&self, effort: Effort) -> Vec<MetricResult> {
+        let score = |sample| self.score(sample);
+        let figure = |(index, metric): (usize, &tidemill_domain::Metric)| {
+            let estimate = self.measures.estimate(index, self.items, &score, self.shape(), effort);
+            let (interval, method) = split(estimate);
+            MetricResult {
+                name: metric.name.clone(),
+                value: estimate.value.filter(|value| value.is_finite()),
+                standard_error: estimate.standard_error.filter(|error| error.is_finite()),
+                interval,
+                method,
+                higher_is_better: metric.higher_is_better,
+                items: estimate.items,
+                truncated: self.outcomes.truncated,
+                failed: self.outcomes.failed() - self.outcomes.missing,
+                missing: self.outcomes.missing,
+            }
         };
-        for item in 0..self.items {
-            let (mut all, mut whole, mut answered) = (Mean::default(), Mean::default(), Mean::default());
+        self.measures.metrics().iter().enumerate().map(figure).collect()
+    }
+
+    fn subsets(&self, effort: Effort) -> Vec<SubsetResult> {
+        let names = self.columns.subsets.iter().flat_map(|column| &column.names);
+        let figure = |(name, number): (&String, u32)| {
+            let part = self.part(Some(number), effort);
+            let (interval, method) = split(part.estimate);
+            SubsetResult {
+                name: name.clone(),
+                mean: part.estimate.value,
+                standard_error: part.estimate.standard_error,
+                interval,
+                method,
+                bounds: part.bounds(),
+                mean_excluding_truncated: part.untruncated.value(),
+                items: part.items,
+                samples: part.samples,
+                coverage: part.coverage(),
+                truncated: part.truncated,
+                failed: part.samples - part.scored - part.missing,
+                missing: part.missing,
+            }
+        };
+        names.zip(0..).map(figure).collect()
+    }
+
+    fn shape(&self) -> Shape<'_> {
+        Shape {
+            clusters: self.columns.clusters.as_ref().map(|column| column.of_item.as_slice()),
+            weights: self.columns.weights.as_ref().map(|column| column.of_item.as_slice()),
+            is_binary: self.samples == 1 && self.outcomes.graded == 0,
+            range: Some([0.0, 1.0]),
+        }
+    }
+
+    fn weight(&self, item: usize) -> f64 {
+        let weights = self.columns.weights.as_ref();
+        weights
+            .and_then(|column| column.of_item.get(item))
+            .copied()
+            .unwrap_or(1.0)
+    }
+
+    /// The items of a subset, or all.
+    fn items_of(&self, subset: Option<u32>) -> impl Iterator<Item = usize> + Clone + '_ {
+        let of_item = self.columns.subsets.as_ref().map(|column| column.of_item.as_slice());
+        let is_in = move |item: &usize| match subset {
+            None => true,
+            Some(subset) => of_item.is_some_and(|of_item| of_item.get(*item) == Some(&subset)),
+        };
+        (0..self.items).filter(is_in)
+    }
+
+    /// Passes in the manifest's order, so that rounding does not depend on the order in which grades came.
+    fn part(&self, subset: Option<u32>, effort: Effort) -> Part {
+        let items = self.items_of(subset);
+        let means = items.clone().filter_map(|item| Some((item, self.mean_of(item)?)));
+        let mut part = Part {
+            estimate: mean(means, self.shape(), effort),
+            ..Part::default()
+        };
+        for item in items {
+            let (mut whole, mut answered) = (Mean::default(), Mean::default());
+            let (mut scored, mut sum) = (0, 0.0);
             for index in item * self.samples..(item + 1) * self.samples {
+                part.missing += u64::from(self.marks[index] == MISSING);
+                part.truncated += u64::from(self.outcome(index) == Some(Outcome::Truncated));
                 let Some(score) = self.score(index) else { continue };
-                all.push(score);
+                scored += 1;
+                sum += score;
                 let is_right_before = self.marks[index] & RIGHT_BEFORE != 0;
-                answered.push(if is_right_before { 1.0 } else { score });
+                answered.push(if is_right_before { 1.0 } else { score }, 1.0);
                 if self.marks[index] & TRUNCATED == 0 {
-                    whole.push(score);
+                    whole.push(score, 1.0);
                 }
             }
-            sums.scored += all.count;
-            sums.score += all.sum;
+            let weight = self.weight(item);
+            part.items += 1;
+            part.samples += self.samples as u64;
+            part.scored += scored;
+            part.known += weight * scored as f64;
+            part.unknown += weight * (self.samples as u64 - scored) as f64;
+            part.sum += weight * sum;
             if let Some(mean) = whole.value() {
-                sums.untruncated.push(mean);
+                part.untruncated.push(mean, weight);
             }
             if let Some(mean) = answered.value() {
-                sums.as_answered.push(mean);
-            }
-            let Some(mean) = all.value() else { continue };
-            sums.items.push(mean);
-            if let Some(clusters) = &mut sums.clusters {
-                clusters.push(self.clusters[item] as usize, mean);
+                part.as_answered.push(mean, weight);
             }
         }
-        sums
+        part
+    }
+
+    /// The mean over an item's scored samples; `None` without any.
+    fn mean_of(&self, item: usize) -> Option<f64> {
+        let mut mean = Mean::default();
+        let samples = item * self.samples..(item + 1) * self.samples;
+        samples
+            .filter_map(|index| self.score(index))
+            .for_each(|score| mean.push(score, 1.0));
+        mean.value()
+    }
+
+    fn outcome(&self, index: usize) -> Option<Outcome> {
+        let outcome = (self.marks[index] & !MARKS).checked_sub(1)?;
+        Outcome::ALL.get(usize::from(outcome)).copied()
     }
 
     /// What a sample adds to the mean; `None` when it is missing or failed.
     fn score(&self, index: usize) -> Option<f64> {
-        let outcome = (self.marks[index] & !MARKS).checked_sub(1)?;
-        let outcome = Outcome::ALL[usize::from(outcome)];
-        match outcome {
+        match self.outcome(index)? {
             Outcome::Correct => Some(1.0),
             Outcome::Graded => self.scores.get(index).copied(),
             outcome => outcome.is_scored().then_some(0.0),
@@ -267,35 +354,67 @@ fn add(sum: &mut Option<u64>, known: Option<u64>) {
     }
 }
 
-struct Sums {
-    items: Items,
-    untruncated: Items,
-    as_answered: Items,
-    clusters: Option<Clusters>,
+/// An estimate's interval and how it was made, where it is finite.
+fn split(estimate: Estimate) -> (Option<[f64; 2]>, Option<String>) {
+    let finite = estimate
+        .interval
+        .filter(|(interval, _)| interval.iter().all(|end| end.is_finite()));
+    (
+        finite.map(|(interval, _)| interval),
+        finite.map(|(_, method)| method.label().to_owned()),
+    )
+}
+
+/// A benchmark, or a subset of it.
+#[derive(Default)]
+struct Part {
+    estimate: Estimate,
+    untruncated: Mean,
+    as_answered: Mean,
+    items: u64,
+    samples: u64,
     scored: u64,
-    score: f64,
+    missing: u64,
+    truncated: u64,
+    /// By weight: samples with and without a score, and the scores.
+    known: f64,
+    unknown: f64,
+    sum: f64,
+}
+
+impl Part {
+    fn bounds(&self) -> [f64; 2] {
+        bounds(self.sum, self.known, self.unknown, [0.0, 1.0]).unwrap_or([0.0, 0.0])
+    }
+
+    fn coverage(&self) -> f64 {
+        match self.samples {
+            0 => 0.0,
+            samples => self.scored as f64 / samples as f64,
+        }
+    }
 }
 
 #[derive(Default)]
 struct Mean {
-    count: u64,
+    weight: f64,
     sum: f64,
 }
 
 impl Mean {
-    fn push(&mut self, score: f64) {
-        self.count += 1;
-        self.sum += score;
+    fn push(&mut self, score: f64, weight: f64) {
+        self.weight += weight;
+        self.sum += weight * score;
     }
 
     fn value(&self) -> Option<f64> {
-        (self.count > 0).then(|| self.sum / self.count as f64)
+        (self.weight > 0.0).then(|| self.sum / self.weight)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use tidemill_domain::{JudgeCost, Served};
+    use tidemill_domain::{ClusterColumn, JudgeCost, Served};
 
     use super::*;
 
@@ -303,31 +422,35 @@ mod tests {
     fn a_million_samples_take_a_byte_each_and_more_only_for_clusters_and_partial_credit() {
         let samples = 1_000_000;
         let benchmark = crate::fold::tests::benchmark(samples, 1);
-        let mut tally = Tally::new(&benchmark, None);
+        let mut tally = Tally::new(&benchmark, Columns::default());
         let grade = |item, outcome| crate::fold::tests::grade(item, 0, outcome);
         for item in (0..samples).step_by(7) {
             assert!(tally.apply(&grade(item, Outcome::Correct)));
         }
         let samples = samples as usize;
         assert!(tally.state_bytes() <= samples, "{}", tally.state_bytes());
-        let column = ClusterColumn {
+        let clusters = Some(ClusterColumn {
             of_item: (0..benchmark.items).map(|item| item / 10).collect(),
             count: benchmark.items / 10,
+        });
+        let columns = Columns {
+            clusters,
+            ..Columns::default()
         };
-        let mut tally = Tally::new(&benchmark, Some(column));
+        let mut tally = Tally::new(&benchmark, columns);
         assert!(tally.apply(&grade(0, Outcome::Graded)));
         assert!(tally.state_bytes() <= 13 * samples, "{}", tally.state_bytes());
     }
 
     #[test]
     fn what_no_engine_says_of_its_prefix_cache_is_not_nought() {
-        let mut tally = Tally::new(&crate::fold::tests::benchmark(3, 1), None);
+        let mut tally = Tally::new(&crate::fold::tests::benchmark(3, 1), Columns::default());
         let graded = |item, served| Grade {
             served,
             ..crate::fold::tests::grade(item, 0, Outcome::Correct)
         };
         tally.apply(&graded(0, Served::default()));
-        let result = tally.result();
+        let result = tally.result(Effort::Final);
         assert_eq!(
             (result.cached_prompt_tokens, result.reusable_prompt_tokens),
             (None, None)
@@ -341,7 +464,7 @@ mod tests {
         };
         tally.apply(&graded(1, told(0, 0)));
         tally.apply(&graded(2, told(7, 3)));
-        let result = tally.result();
+        let result = tally.result(Effort::Final);
         assert_eq!(
             (result.cached_prompt_tokens, result.reusable_prompt_tokens),
             (Some(7), Some(20))
@@ -351,7 +474,7 @@ mod tests {
 
     #[test]
     fn what_was_cut_counts_both_ways_and_where_it_was_cut_is_counted() {
-        let mut tally = Tally::new(&crate::fold::tests::benchmark(4, 1), None);
+        let mut tally = Tally::new(&crate::fold::tests::benchmark(4, 1), Columns::default());
         let grade = |item, outcome| crate::fold::tests::grade(item, 0, outcome);
         let cut = |item, before: Option<f64>, cut_in_reasoning| Grade {
             score_before_cut: before,
@@ -362,7 +485,7 @@ mod tests {
         tally.apply(&grade(0, Outcome::Correct));
         tally.apply(&cut(1, Some(1.0), false));
         tally.apply(&cut(2, None, true));
-        let result = tally.result();
+        let result = tally.result(Effort::Final);
         assert_eq!(
             (
                 result.mean,
@@ -381,7 +504,7 @@ mod tests {
         );
         // Neighbours: a wrong answer before the cut changes nothing, and a mark on another outcome is none.
         tally.apply(&cut(3, Some(0.0), false));
-        let result = tally.result();
+        let result = tally.result(Effort::Final);
         assert_eq!((result.mean, result.mean_counting_cut_answers), (Some(0.25), Some(0.5)));
         assert_eq!(
             (result.truncated_in_reasoning, result.truncated_in_reasoning_rate),

@@ -482,3 +482,41 @@ async fn an_item_without_its_tests_is_no_wrong_answer() {
     assert_eq!(grade.outcome, Outcome::GraderError);
     assert!(grade.reason.unwrap().contains("entry_point"));
 }
+
+/// The folder is of what guests may read: without it no sandbox starts.
+#[tokio::test]
+async fn a_sandbox_that_does_not_start_any_more_is_looked_at_again() {
+    let folder = tempfile::Builder::new().permissions(open_to_all()).tempdir().unwrap();
+    let sandbox = tidemill_config::Sandbox {
+        readable: vec![folder.path().to_owned()],
+        ..tidemill_config::Sandbox::default()
+    };
+    let runners = Runners::new(&tidemill_config::Grader {
+        sandbox,
+        ..tidemill_config::Grader::default()
+    });
+    let grader = Grader::new(&CODE, &Reasoning::Think);
+    let problem = problem();
+    let graded = async |text: &str| {
+        grader
+            .grade_with(&runners, &problem, &completion(text), || Timestamp(9))
+            .await
+    };
+    let right = graded("```python\ndef f(x): return x\n```").await;
+    assert_eq!(right.outcome, Outcome::Correct, "{:?}", right.reason);
+    assert!(right.reason.unwrap().contains("[sandbox: "));
+    assert_eq!(right.extractor.as_deref(), Some("fenced-block@1"));
+    let wrong = graded("def f(x): return 2").await;
+    assert_eq!(wrong.outcome, Outcome::Incorrect, "{:?}", wrong.reason);
+    drop(folder);
+    let fault = graded("def f(x): return x").await;
+    assert_eq!(fault.outcome, Outcome::GraderError);
+    assert!(fault.reason.unwrap().contains("set the sandbox up"));
+    let refused = graded("def f(x): return x").await;
+    assert_eq!(refused.outcome, Outcome::GraderError);
+    assert!(refused.reason.unwrap().contains("no sandbox"));
+}
+
+fn open_to_all() -> std::fs::Permissions {
+    std::os::unix::fs::PermissionsExt::from_mode(0o755)
+}

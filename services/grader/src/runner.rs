@@ -10,7 +10,6 @@ use tidemill_config::SandboxLevel;
 use tidemill_domain::Item;
 use tidemill_sandbox::{Fault, Level, Sandbox, Settings, Unavailable, Verdict};
 use tidemill_service::Context;
-use tokio::sync::OnceCell;
 
 use crate::Error;
 use crate::answer::{Answer, Finding};
@@ -43,7 +42,7 @@ pub(crate) trait Runner: fmt::Debug + Send + Sync {
 #[derive(Debug, Default)]
 pub struct Runners {
     settings: Settings,
-    sandbox: OnceCell<Sandbox>,
+    sandbox: tokio::sync::Mutex<Option<Sandbox>>,
     refused: Mutex<Option<(Instant, Unavailable)>>,
     pub(crate) judges: Judges,
 }
@@ -82,27 +81,35 @@ impl Runners {
         self.judges.in_words().await
     }
 
-    async fn sandbox(&self) -> Result<&Sandbox, Error> {
-        let opened = self.sandbox.get_or_try_init(|| async {
-            if let Some(refused) = self.refused_lately() {
-                return Err(refused);
+    /// The sandbox, opened unless it is; who comes meanwhile waits.
+    async fn sandbox(&self) -> Result<Sandbox, Error> {
+        let mut kept = self.sandbox.lock().await;
+        if let Some(sandbox) = &*kept {
+            return Ok(sandbox.clone());
+        }
+        if let Some(refused) = self.refused_lately() {
+            return Err(Error::Sandbox(refused.to_string()));
+        }
+        match Sandbox::open(&self.settings).await {
+            Ok(sandbox) => {
+                tracing::info!(%sandbox, "programs run in a sandbox");
+                *kept = Some(sandbox.clone());
+                Ok(sandbox)
             }
-            let opened = Sandbox::open(&self.settings).await;
-            match &opened {
-                Ok(sandbox) => tracing::info!(%sandbox, "programs run in a sandbox"),
-                Err(refused) => {
-                    tracing::warn!(
-                        reason = refused.reason,
-                        remedy = refused.remedy,
-                        "no program is run, for want of a sandbox"
-                    );
-                    *self.refused.lock().unwrap_or_else(PoisonError::into_inner) =
-                        Some((Instant::now(), refused.clone()));
-                }
+            Err(refused) => {
+                let Unavailable { reason, remedy } = &refused;
+                tracing::warn!(reason, remedy, "no program is run, for want of a sandbox");
+                let said = refused.to_string();
+                *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), refused));
+                Err(Error::Sandbox(said))
             }
-            opened
-        });
-        opened.await.map_err(|refused| Error::Sandbox(refused.to_string()))
+        }
+    }
+
+    /// Has the host looked at again before the next run: what was there may be gone, as files in a folder that is tidied.
+    async fn forget(&self) {
+        tracing::warn!("a sandbox does not start any more and is opened anew");
+        *self.sandbox.lock().await = None;
     }
 
     fn refused_lately(&self) -> Option<Unavailable> {
@@ -141,7 +148,7 @@ impl Runner for Code {
             };
             let sandbox = runners.sandbox().await?;
             let verdict = self
-                .run(sandbox, &task)
+                .run(&sandbox, &task)
                 .await
                 .map_err(|fault| Error::Run(fault.to_string()))?;
             Ok(Some(code::judged(finding, &verdict, sandbox.level().label())))

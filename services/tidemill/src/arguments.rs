@@ -7,6 +7,8 @@ use clap::builder::PossibleValuesParser;
 use clap::{Parser, Subcommand, ValueEnum};
 use tidemill_domain::{EngineKind, EvaluationId, RunId, Step, TeamId};
 
+use crate::compare::{self, Name};
+
 /// Evaluates model checkpoints fast enough that the results still matter.
 #[derive(Debug, Parser)]
 #[command(version, propagate_version = true, after_help = EXAMPLES)]
@@ -23,7 +25,7 @@ Examples:
   tidemill results --run llama                             the table of a run
   tidemill doctor                                          what is wrong here, and what to do
 
-Exit codes: 0 done; 1 done, but an evaluation is invalid; 2 could not be done.";
+Exit codes: 0 done; 1 done, but an evaluation is invalid or a threshold failed; 2 could not be done.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -39,6 +41,8 @@ pub(crate) enum Command {
     Results(Results),
     /// Show every item of an evaluation: prompt, completion, grade
     Items(Items),
+    /// Compare two evaluations item by item: is the second better, and how sure is that
+    Compare(Compare),
     /// Grade the stored completions of an evaluation again, beside its first grades
     Regrade(Regrade),
     /// Show where the items of ended evaluations are, or archive one now
@@ -274,6 +278,44 @@ pub(crate) struct Items {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) place: Place,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  tidemill compare llama@800 llama@900
+  tidemill compare 8af03198ea3b1495 51c2c5a9f0e77d1b --json
+  tidemill compare base@0 llama@900 --suite smoke --allow engine --max-drop 0.01
+
+Differences are the second's mean minus the first's, over the items that both have a score of. Evaluations that are not alike
+are refused with what differs; --allow KEY compares them all the same, and the output says so. docs/statistics.md has every
+figure. Exit codes: 0 done; 1 done, but something dropped by more than --max-drop; 2 could not be done.")]
+pub(crate) struct Compare {
+    /// The first evaluation: its id as `results` shows it, or RUN@STEP
+    #[arg(value_name = "A")]
+    pub(crate) first: Name,
+    /// The second
+    #[arg(value_name = "B")]
+    pub(crate) second: Name,
+    /// Only evaluations of this suite, where RUN@STEP has several
+    #[arg(long)]
+    pub(crate) suite: Option<String>,
+    /// Compare although this differs; may be given several times
+    #[arg(long, value_name = "KEY", value_parser = compare::key, long_help = compare::keys())]
+    pub(crate) allow: Vec<String>,
+    /// Exit 1 when a benchmark's or a group's mean is lower by more than this, from 0 to 1: 0.01 is one point
+    #[arg(long, value_name = "DROP", value_parser = share)]
+    pub(crate) max_drop: Option<f64>,
+    /// Print everything as one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| "it is a number from 0 to 1".to_owned())
 }
 
 #[derive(Debug, clap::Args)]

@@ -5,6 +5,7 @@ mod archive;
 mod arguments;
 mod broker;
 mod cache;
+mod compare;
 mod data_dir;
 mod dead;
 mod demo;
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         Command::Announce(args) => exit::of(announce::run(args)),
         Command::Results(args) => exit::of(results::run(args)),
         Command::Items(args) => exit::of(items::run(args)),
+        Command::Compare(args) => exit::of(compare::run(args)),
         Command::Regrade(args) => exit::of(regrade::run(args)),
         Command::Archive(args) => exit::of(archive::run(args)),
         Command::Watch(args) => exit::of(watch::run(args)),

@@ -256,10 +256,12 @@ impl<'a> Work<'a> {
             let verdict = verdict(&self.fold, self.manifest.max_failure_rate);
             (verdict.state, verdict.reason)
         };
+        let benchmarks = self.fold.results();
         EvaluationResult {
             state,
             reason,
-            benchmarks: self.fold.results(),
+            groups: self.fold.groups(&benchmarks),
+            benchmarks,
             ..old.clone()
         }
     }

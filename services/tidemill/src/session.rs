@@ -90,7 +90,7 @@ pub(crate) fn threads(variable: &str) -> Option<usize> {
 }
 
 /// Half of the cores for each of the two: with a thread for each core in both, threads that look for work and find none cost
-/// a tenth of all processor time on two cores.
+/// up to a tenth of all processor time on two busy cores.
 fn share_of(cores: usize, is_set: bool) -> Option<usize> {
     (!is_set).then_some((cores / 2).max(1))
 }

@@ -1,7 +1,7 @@
 //! Results as tables and CSV, for people and spreadsheets.
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
-use tidemill_domain::{BenchmarkResult, EvaluationResult, ResultState};
+use tidemill_domain::{BenchmarkResult, EvaluationResult, GroupResult, MetricResult, ResultState, SubsetResult};
 
 /// A score with its error bar, in percent: `81.0 ±1.2`.
 pub(crate) fn score(benchmark: &BenchmarkResult) -> String {
@@ -130,6 +130,10 @@ pub(crate) fn results(results: &[EvaluationResult]) -> String {
         }
     }
     let mut text = table.to_string();
+    if let Some(beside) = beside(results) {
+        text.push('\n');
+        text.push_str(&beside);
+    }
     if is_narrow {
         for result in results {
             text.push_str(&format!(
@@ -174,6 +178,106 @@ fn row(result: &EvaluationResult, benchmark: &BenchmarkResult) -> Vec<String> {
         state(result),
         result.evaluation.to_string(),
     ]
+}
+
+const BESIDE: [&str; 10] = [
+    "run",
+    "step",
+    "benchmark",
+    "figure",
+    "value",
+    "95 %",
+    "items",
+    "truncated",
+    "failed",
+    "missing",
+];
+
+/// Metrics, subsets and groups, one a row; `None` where there are none. Shares are in percent, metrics as they are.
+fn beside(results: &[EvaluationResult]) -> Option<String> {
+    let mut rows = Vec::new();
+    for result in results {
+        let mut push = |benchmark: &str, cells: [String; 7]| {
+            let place = [result.run.to_string(), result.step.to_string(), benchmark.to_owned()];
+            rows.push(place.into_iter().chain(cells).collect::<Vec<String>>());
+        };
+        for benchmark in &result.benchmarks {
+            let name = benchmark.name.as_str();
+            benchmark
+                .metrics
+                .iter()
+                .for_each(|metric| push(name, of_metric(metric)));
+            benchmark
+                .subsets
+                .iter()
+                .for_each(|subset| push(name, of_subset(subset)));
+        }
+        result.groups.iter().for_each(|group| push("-", of_group(group)));
+    }
+    if rows.is_empty() {
+        return None;
+    }
+    let mut table = Table::new();
+    table
+        .load_style(presets::ASCII_BORDERS_ONLY_CONDENSED)
+        .set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_header(BESIDE);
+    rows.into_iter().for_each(|row| drop(table.add_row(row)));
+    for place in [1, 4, 5, 6, 7, 8, 9] {
+        if let Some(column) = table.column_mut(place) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    Some(table.to_string())
+}
+
+fn of_metric(metric: &MetricResult) -> [String; 7] {
+    let [value, interval] = figure(metric.value, metric.standard_error, metric.interval, 1.0);
+    let counts = [metric.items, metric.truncated, metric.failed, metric.missing];
+    let [items, truncated, failed, missing] = counts.map(|count| count.to_string());
+    [metric.name.clone(), value, interval, items, truncated, failed, missing]
+}
+
+fn of_subset(subset: &SubsetResult) -> [String; 7] {
+    let [value, interval] = figure(subset.mean, subset.standard_error, subset.interval, 100.0);
+    let counts = [subset.items, subset.truncated, subset.failed, subset.missing];
+    let [items, truncated, failed, missing] = counts.map(|count| count.to_string());
+    [
+        format!("{} %", subset.name),
+        value,
+        interval,
+        items,
+        truncated,
+        failed,
+        missing,
+    ]
+}
+
+fn of_group(group: &GroupResult) -> [String; 7] {
+    let (unit, scale) = match &group.metric {
+        None => ("%", 100.0),
+        Some(metric) => (metric.as_str(), 1.0),
+    };
+    let [value, interval] = figure(group.value, group.standard_error, group.interval, scale);
+    let counts = [group.items, group.truncated, group.failed, group.missing];
+    let [items, truncated, failed, missing] = counts.map(|count| count.to_string());
+    let name = format!("{} ({}) {unit}", group.name, group.mean);
+    [name, value, interval, items, truncated, failed, missing]
+}
+
+/// A value with its error, and its interval. Shares have a decimal, other figures three.
+fn figure(value: Option<f64>, error: Option<f64>, interval: Option<[f64; 2]>, scale: f64) -> [String; 2] {
+    let digits = if scale == 1.0 { 3 } else { 1 };
+    let number = |value: f64| format!("{:.digits$}", scale * value);
+    let value = match (value, error) {
+        (None, _) => "-".to_owned(),
+        (Some(value), None) => number(value),
+        (Some(value), Some(error)) => format!("{} ±{}", number(value), number(error)),
+    };
+    let interval = interval.map_or("-".to_owned(), |[low, high]| {
+        format!("{}..{}", number(low), number(high))
+    });
+    [value, interval]
 }
 
 fn state(result: &EvaluationResult) -> String {
@@ -275,6 +379,8 @@ mod tests {
             mean: Some(1.0),
             standard_error: None,
             interval: None,
+            method: None,
+            scored_items: scored,
             bounds: [scored as f64 / samples as f64, 1.0],
             items: samples,
             samples,
@@ -295,7 +401,51 @@ mod tests {
             reusable_prompt_tokens: None,
             continued: 0,
             judge: None,
+            metrics: Vec::new(),
+            subsets: Vec::new(),
         }
+    }
+
+    #[test]
+    fn what_is_beside_the_mean_is_shown_with_its_counts() {
+        let mut shown = benchmark(4, 4);
+        shown.outcomes.truncated = 1;
+        shown.metrics.push(MetricResult {
+            name: "perplexity".to_owned(),
+            value: Some(12.3456),
+            standard_error: Some(0.5),
+            interval: Some([11.0, 14.0]),
+            method: Some("bootstrap_bca".to_owned()),
+            higher_is_better: false,
+            items: 3,
+            truncated: 1,
+            failed: 0,
+            missing: 0,
+        });
+        let group = GroupResult {
+            name: "all".to_owned(),
+            metric: None,
+            mean: "macro".to_owned(),
+            benchmarks: vec![shown.name.clone()],
+            value: Some(0.5),
+            standard_error: Some(0.25),
+            interval: Some([0.0, 1.0]),
+            method: Some("normal".to_owned()),
+            items: 4,
+            samples: 4,
+            truncated: 1,
+            failed: 0,
+            missing: 2,
+        };
+        let text = results(&[EvaluationResult {
+            groups: vec![group],
+            ..result(shown)
+        }]);
+        for part in ["12.346 ±0.500", "11.000..14.000", "all (macro) %", "50.0 ±25.0"] {
+            assert!(text.contains(part), "{part} is not in\n{text}");
+        }
+        let text = results(&[result(benchmark(4, 4))]);
+        assert!(!text.contains("figure"), "{text}");
     }
 
     #[test]

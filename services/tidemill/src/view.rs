@@ -126,6 +126,7 @@ impl Known {
                 .values()
                 .map(|(_, benchmark)| benchmark.clone())
                 .collect(),
+            groups: Vec::new(),
             timeline: event.timeline.clone(),
         }
     }

@@ -26,7 +26,6 @@ mod outline;
 mod partial;
 mod release;
 mod result;
-pub mod statistics;
 mod time;
 mod trace;
 mod whole;
@@ -57,7 +56,10 @@ pub use name::{BenchmarkName, EvaluationId, GroupId, InvalidName, MAX_NAME_BYTES
 pub use outline::Outline;
 pub use partial::{Mark, Parked, Partial};
 pub use release::Release;
-pub use result::{BenchmarkResult, EvaluationResult, OutcomeCounts, ResultMessage, ResultState};
+pub use result::{
+    BenchmarkResult, EvaluationResult, GroupResult, MetricResult, OutcomeCounts, ResultMessage, ResultState,
+    SubsetResult,
+};
 pub use time::Timestamp;
 pub use trace::TraceContext;
 pub use whole::{WholeBenchmark, WholeManifest};

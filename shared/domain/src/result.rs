@@ -56,6 +56,9 @@ pub struct EvaluationResult {
     pub suite: SuiteRef,
     /// One entry a benchmark, in the suite's order.
     pub benchmarks: Vec<BenchmarkResult>,
+    /// Means over several benchmarks, where the suite names groups: of an ended evaluation, with all benchmarks at hand.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupResult>,
     /// When each stage was reached.
     pub timeline: Timeline,
 }
@@ -83,6 +86,12 @@ pub struct BenchmarkResult {
     pub standard_error: Option<f64>,
     /// 95 % interval of the mean.
     pub interval: Option<[f64; 2]>,
+    /// How the interval was made: `wilson`, `normal`, `student_t`, `bootstrap_bca` or `bootstrap_percentile`.
+    #[serde(default)]
+    pub method: Option<String>,
+    /// Items that the mean is over: those with a scored sample.
+    #[serde(default)]
+    pub scored_items: u64,
     /// The mean if all samples that are missing or failed were wrong, and if all were right.
     pub bounds: [f64; 2],
     /// Declared items.
@@ -134,6 +143,101 @@ pub struct BenchmarkResult {
     /// What judging took. Null where no judge was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judge: Option<JudgeUse>,
+    /// What is measured beside the mean, in the suite's order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<MetricResult>,
+    /// The mean of parts of the benchmark, in the order in which they appear in its data.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub subsets: Vec<SubsetResult>,
+}
+
+/// A figure beside the mean of a benchmark.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MetricResult {
+    /// Its name.
+    pub name: String,
+    /// Null while nothing is known of it, or where it has no finite value.
+    pub value: Option<f64>,
+    /// Standard error over items, or over clusters.
+    pub standard_error: Option<f64>,
+    /// 95 % interval.
+    pub interval: Option<[f64; 2]>,
+    /// How the interval was made, as for the mean.
+    pub method: Option<String>,
+    /// Larger is better.
+    pub higher_is_better: bool,
+    /// Items that it is made of; the others have no sample that tells anything of it, or, for a figure of several samples, one
+    /// that failed or is missing.
+    pub items: u64,
+    /// Truncated samples of the benchmark.
+    pub truncated: u64,
+    /// Failed samples of the benchmark.
+    pub failed: u64,
+    /// Samples of the benchmark without an outcome.
+    pub missing: u64,
+}
+
+/// The mean of a part of a benchmark.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SubsetResult {
+    /// Its name.
+    pub name: String,
+    /// As for the benchmark.
+    pub mean: Option<f64>,
+    /// As for the benchmark.
+    pub standard_error: Option<f64>,
+    /// As for the benchmark.
+    pub interval: Option<[f64; 2]>,
+    /// How the interval was made, as for the benchmark.
+    pub method: Option<String>,
+    /// The mean if all samples that are missing or failed were wrong, and if all were right.
+    pub bounds: [f64; 2],
+    /// The mean without truncated samples.
+    pub mean_excluding_truncated: Option<f64>,
+    /// Declared items.
+    pub items: u64,
+    /// Declared samples.
+    pub samples: u64,
+    /// Scored samples over declared samples, 0 to 1.
+    pub coverage: f64,
+    /// Truncated samples.
+    pub truncated: u64,
+    /// Failed samples.
+    pub failed: u64,
+    /// Samples without an outcome.
+    pub missing: u64,
+}
+
+/// A mean over several benchmarks, which are taken to be independent of each other.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GroupResult {
+    /// Its name.
+    pub name: String,
+    /// The metric that it is the mean of; absent for the score.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metric: Option<String>,
+    /// `macro`: over benchmarks; `micro`: over the items of all.
+    pub mean: String,
+    /// What it is made of.
+    pub benchmarks: Vec<BenchmarkName>,
+    /// Null where a benchmark has no value.
+    pub value: Option<f64>,
+    /// Standard error.
+    pub standard_error: Option<f64>,
+    /// 95 % interval.
+    pub interval: Option<[f64; 2]>,
+    /// How the interval was made.
+    pub method: Option<String>,
+    /// Declared items.
+    pub items: u64,
+    /// Declared samples.
+    pub samples: u64,
+    /// Truncated samples.
+    pub truncated: u64,
+    /// Failed samples.
+    pub failed: u64,
+    /// Samples without an outcome.
+    pub missing: u64,
 }
 
 /// Samples by outcome. `missing` are the declared ones without any; all together are the declared samples.

@@ -69,6 +69,8 @@ pub(crate) fn arguments(host: &Host, role: Role, limits: &Limits) -> Vec<OsStrin
         arguments.add(["--disable-userns"]);
     }
     arguments.add(["--cap-drop", "ALL", "--new-session", "--die-with-parent"]);
+    // Before what is bound, some of which may lie below it.
+    arguments.add(["--size", &limits.disk_bytes.to_string(), "--tmpfs", "/tmp"]);
     for path in &host.readable {
         arguments.bind("--ro-bind", path, path);
     }
@@ -79,22 +81,8 @@ pub(crate) fn arguments(host: &Host, role: Role, limits: &Limits) -> Vec<OsStrin
     arguments.bind("--ro-bind", host.files(), Path::new(INSIDE));
     // Every place that can be written has a size: also the roots that bubblewrap makes, which are closed once all is there.
     arguments.add(["--proc", "/proc", "--dev", "/dev"]);
-    arguments.add([
-        "--size",
-        &SHARED_MEMORY.to_string(),
-        "--tmpfs",
-        "/dev/shm",
-        "--remount-ro",
-        "/dev",
-    ]);
-    arguments.add([
-        "--size",
-        &limits.disk_bytes.to_string(),
-        "--tmpfs",
-        "/tmp",
-        "--remount-ro",
-        "/",
-    ]);
+    arguments.add(["--size", &SHARED_MEMORY.to_string(), "--tmpfs", "/dev/shm"]);
+    arguments.add(["--remount-ro", "/dev", "--remount-ro", "/"]);
     arguments.add(["--chdir", "/tmp", "--seccomp", &FILTER.to_string(), "--"]);
     arguments.0.push(host.python.clone().into());
     arguments.add(["-I", "-S", "-B", &format!("{INSIDE}/{}.pyc", role.script())]);

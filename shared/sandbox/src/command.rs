@@ -97,7 +97,7 @@ fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 enum Stop {
-    Refused(String),
+    Refused(Fault),
     Gone(Vec<u8>),
     Over(Limit, Vec<u8>),
     Wall,
@@ -145,9 +145,9 @@ async fn talk(channel: &mut Channel, input: &[u8], most: u64) -> Stop {
         Received::Frame(frame) if frame == b"L" => {}
         Received::Frame(frame) if frame.first() == Some(&b'E') => {
             let why = frame.get(1..).unwrap_or_default();
-            return Stop::Refused(String::from_utf8_lossy(why).into_owned());
+            return Stop::Refused(Fault::Tests(String::from_utf8_lossy(why).into_owned()));
         }
-        _ => return Stop::Refused("the launcher ended before the command".to_owned()),
+        _ => return Stop::Refused(Fault::SetUp("the launcher ended before the command".to_owned())),
     }
     let sink = channel.sink.take();
     let give = async {
@@ -160,14 +160,14 @@ async fn talk(channel: &mut Channel, input: &[u8], most: u64) -> Stop {
     match tokio::join!(give, channel.rest(most)).1 {
         Ok((printed, false)) => Stop::Gone(printed),
         Ok((printed, true)) => Stop::Over(Limit::Output, printed),
-        Err(error) => Stop::Refused(format!("what the command prints cannot be read: {error}")),
+        Err(error) => Stop::Refused(Fault::Host(format!("what the command prints cannot be read: {error}"))),
     }
 }
 
 fn ran(stop: Stop, end: End, limits: &Limits) -> Result<Ran, Fault> {
     use std::os::unix::process::ExitStatusExt;
     let (ended, printed) = match stop {
-        Stop::Refused(why) => return Err(Fault::SetUp(why)),
+        Stop::Refused(fault) => return Err(fault),
         Stop::Wall => {
             return Err(Fault::Wall {
                 wall: limits.wall,

@@ -1,7 +1,6 @@
 //! How well a sandbox contains.
 
 use std::fmt;
-use std::str::FromStr;
 
 /// What holds a guest, weakest first; each has all of those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -16,9 +15,6 @@ pub enum Level {
 }
 
 impl Level {
-    /// Every level, weakest first.
-    pub const ALL: [Self; 3] = [Self::Namespaces, Self::Landlock, Self::Cgroup];
-
     /// The level's name in configuration and grades.
     #[must_use]
     pub const fn label(self) -> &'static str {
@@ -33,14 +29,5 @@ impl Level {
 impl fmt::Display for Level {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.label())
-    }
-}
-
-impl FromStr for Level {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|level| level.label() == text);
-        found.ok_or_else(|| format!("unknown sandbox level {text:?}: namespaces, landlock, cgroup"))
     }
 }

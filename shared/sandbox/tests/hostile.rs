@@ -316,6 +316,27 @@ async fn a_process_that_goes_into_the_background_ends_with_its_run() {
 }
 
 #[tokio::test]
+async fn a_folder_that_may_be_read_is_read_and_not_written() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(folder.path().join("data"), "9").unwrap();
+    let settings = Settings {
+        readable: vec![folder.path().to_owned()],
+        ..Settings::default()
+    };
+    let sandbox = Sandbox::open(&settings).await.unwrap();
+    let place = folder.path().display();
+    let program = format!(
+        "def f(x):\n    try: open('{place}/new', 'w')\n    except OSError: return int(open('{place}/data').read())"
+    );
+    let verdict = sandbox
+        .check(&check(&program, "assert f(3) == 9"), &LIMITS)
+        .await
+        .unwrap();
+    assert!(verdict.is_right, "{verdict:?}");
+}
+
+#[tokio::test]
 async fn what_is_no_fault_of_the_program_is_no_verdict() {
     let sandbox = sandbox().await;
     let brief = Limits {
@@ -383,6 +404,9 @@ def f(value):
         verdict.reason,
         "AssertionError:  (line 3 of the tests: assert f(3) == 5)"
     );
+    let huge = check("def f(x): return 10 ** 5000", "assert f(1) == 2, f(1)");
+    let verdict = sandbox.check(&huge, &LIMITS).await.unwrap();
+    assert!(verdict.reason.contains("what cannot be shown"), "{verdict:?}");
     let raises = check("def f(x):\n    y = 1\n    return x / (y - 1)", "f(1)");
     let verdict = sandbox.check(&raises, &LIMITS).await.unwrap();
     assert!(verdict.reason.contains("division by zero"), "{verdict:?}");
@@ -432,7 +456,10 @@ async fn any_command_runs_and_what_it_prints_is_compared() {
         ..Command::default()
     };
     let fault = sandbox.run(&missing, &LIMITS).await.unwrap_err();
-    assert!(fault.to_string().contains("/bin/no-such-program"), "{fault}");
+    assert!(
+        !fault.is_retryable() && fault.to_string().contains("/bin/no-such-program"),
+        "{fault}"
+    );
 }
 
 #[tokio::test]

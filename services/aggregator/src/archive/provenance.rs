@@ -98,6 +98,7 @@ pub(crate) fn result(event: &EvaluationEvent) -> EvaluationResult {
         team: event.team.clone(),
         checkpoint: event.checkpoint.clone(),
         suite: event.suite.clone(),
+        groups: Vec::new(),
         benchmarks: Vec::new(),
         timeline: event.timeline.clone(),
     }

@@ -65,6 +65,14 @@ def exception(names, said):
     return ProgramError(said)
 
 
+def said(error):
+    """What it says; a number of thousands of digits, for one, does not become a text."""
+    try:
+        return str(error)[:500]
+    except Exception as second:
+        return "what cannot be shown: %s" % type(second).__name__
+
+
 def place(error, source):
     """Which line of the tests was running."""
     import traceback
@@ -91,7 +99,7 @@ def run(tests, job):
     except SystemExit as error:
         failed = None if error.code in (None, 0) else "the tests ended with %r" % (error.code,)
     except BaseException as error:
-        failed = "%s: %s%s" % (type(error).__name__, str(error)[:500], place(error, job["tests"]))
+        failed = "%s: %s%s" % (type(error).__name__, said(error), place(error, job["tests"]))
     if tests.fault is not None:
         return b"B", tests.fault
     if failed is not None:

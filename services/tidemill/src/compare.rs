@@ -1,0 +1,71 @@
+//! Two evaluations compared item by item.
+
+mod report;
+mod show;
+mod side;
+mod unlike;
+
+use anyhow::bail;
+
+pub(crate) use side::Name;
+pub(crate) use unlike::{key, keys};
+
+use crate::arguments::Compare;
+use crate::compare::report::Report;
+use crate::exit::Done;
+use crate::output;
+use crate::session::{self, Need, Session};
+use crate::view::Following;
+
+pub(crate) fn run(args: Compare) -> anyhow::Result<Done> {
+    let config = session::configuration(&args.place, "warn")?;
+    let report = session::block_on(async {
+        let session = Session::open(&args.place, config, Need::Any).await?;
+        let report = Box::pin(compare(&session, &args)).await;
+        session.close().await;
+        report
+    })?;
+    output::data(&if args.json {
+        serde_json::to_string_pretty(&report)?
+    } else {
+        show::text(&report)
+    })?;
+    Ok(if report.dropped.is_empty() {
+        Done::Valid
+    } else {
+        Done::Invalid
+    })
+}
+
+async fn compare(session: &Session, args: &Compare) -> anyhow::Result<Report> {
+    let following = Following::open(&session.context).await;
+    let suite = args.suite.as_deref();
+    let first = side::find(&following, &args.first, suite)?;
+    let second = side::find(&following, &args.second, suite)?;
+    let (first, second) = side::pair(&first, &second)?;
+    let first = side::read(&session.context, first).await?;
+    let second = side::read(&session.context, second).await?;
+    let (refused, allowed) = unlike::sorted(unlike::unlike(&first, &second), &args.allow);
+    if !refused.is_empty() {
+        let each: Vec<String> = refused
+            .iter()
+            .map(|unlike| format!("\n  {}", unlike.sentence()))
+            .collect();
+        let mut keys: Vec<&str> = refused.iter().map(|unlike| unlike.key).collect();
+        keys.dedup();
+        bail!(
+            "the two are not alike, so a difference would not be the models':{}\nto compare all the same: --allow {}",
+            each.concat(),
+            keys.join(" --allow ")
+        );
+    }
+    let report = report::compare(&first, &second, allowed, args.max_drop);
+    if report.benchmarks.iter().all(|row| row.items == 0) {
+        bail!(
+            "{} and {} have no item that both have a score of",
+            report.first.evaluation,
+            report.second.evaluation
+        );
+    }
+    Ok(report)
+}

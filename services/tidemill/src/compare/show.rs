@@ -1,0 +1,172 @@
+//! A comparison for people.
+
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+
+use crate::compare::report::{Half, Named, Report, Row};
+
+const HEADER: [&str; 12] = [
+    "benchmark",
+    "first %",
+    "second %",
+    "difference",
+    "95 %",
+    "p",
+    "p (Holm)",
+    "won/lost/tied",
+    "discordant",
+    "detectable",
+    "items",
+    "not compared",
+];
+
+/// The table, and below it what is not to be overlooked.
+pub(crate) fn text(report: &Report) -> String {
+    let mut table = Table::new();
+    table
+        .load_style(presets::ASCII_BORDERS_ONLY_CONDENSED)
+        .set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_header(HEADER);
+    for row in &report.benchmarks {
+        table.add_row(cells(row));
+    }
+    for group in &report.groups {
+        let mut cells = vec![
+            format!("{} ({})", group.group, group.mean),
+            String::new(),
+            String::new(),
+        ];
+        cells.push(points_with_error(group.difference, group.standard_error));
+        cells.push(interval(group.interval));
+        cells.push(probability(group.p));
+        cells.extend([String::new(), String::new(), String::new()]);
+        cells.push(points(group.minimum_detectable));
+        cells.extend([String::new(), String::new()]);
+        table.add_row(cells);
+    }
+    for place in 1..HEADER.len() {
+        if let Some(column) = table.column_mut(place) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let named = |side: &crate::compare::report::Compared| {
+        format!(
+            "{} step {}, evaluation {} ({})",
+            side.run, side.step, side.evaluation, side.state
+        )
+    };
+    let mut text = format!(
+        "first:  {}\nsecond: {}\n{table}",
+        named(&report.first),
+        named(&report.second)
+    );
+    for note in notes(report) {
+        text.push('\n');
+        text.push_str(&note);
+    }
+    text
+}
+
+fn cells(row: &Row) -> Vec<String> {
+    let half = |half: &Half| half.mean.map_or("-".to_owned(), |mean| format!("{:.1}", 100.0 * mean));
+    let left_out = row.only_in_first.count + row.only_in_second.count + row.without_score.count;
+    vec![
+        row.benchmark.clone(),
+        half(&row.first),
+        half(&row.second),
+        points_with_error(row.difference, row.standard_error),
+        interval(row.interval),
+        probability(row.p),
+        probability(row.p_holm),
+        format!("{}/{}/{}", row.wins, row.losses, row.ties),
+        (row.wins + row.losses).to_string(),
+        points(row.minimum_detectable),
+        row.items.to_string(),
+        left_out.to_string(),
+    ]
+}
+
+/// Ids that are shown of each kind; the JSON has more.
+const SHOWN: usize = 5;
+
+fn notes(report: &Report) -> Vec<String> {
+    let mut notes: Vec<String> = report
+        .allowed
+        .iter()
+        .map(|unlike| format!("NOT ALIKE, allowed: {}", unlike.sentence()))
+        .collect();
+    for row in &report.benchmarks {
+        let kinds = [
+            ("only in the first", &row.only_in_first),
+            ("only in the second", &row.only_in_second),
+            ("without a score on either side", &row.without_score),
+        ];
+        for (kind, named) in kinds.into_iter().filter(|(_, named)| named.count > 0) {
+            notes.push(format!(
+                "{}: {} items {kind}: {}",
+                row.benchmark,
+                named.count,
+                ids(named)
+            ));
+        }
+        for (side, half) in [("first", &row.first), ("second", &row.second)] {
+            if half.truncated + half.failed + half.missing > 0 {
+                notes.push(format!(
+                    "{}, the {side}: {} samples truncated (wrong), {} failed, {} missing (left out)",
+                    row.benchmark, half.truncated, half.failed, half.missing
+                ));
+            }
+        }
+    }
+    for (side, names) in [("first", &report.only_in_first), ("second", &report.only_in_second)] {
+        if !names.is_empty() {
+            notes.push(format!("benchmarks only in the {side}: {}", names.join(", ")));
+        }
+    }
+    if let Some(most) = report.max_drop {
+        notes.push(if report.dropped.is_empty() {
+            format!("none dropped by more than {:.1} points", 100.0 * most)
+        } else {
+            format!(
+                "DROPPED by more than {:.1} points: {}",
+                100.0 * most,
+                report.dropped.join(", ")
+            )
+        });
+    }
+    notes
+}
+
+fn ids(named: &Named) -> String {
+    let shown: Vec<&str> = named.items.iter().take(SHOWN).map(String::as_str).collect();
+    let more = named.count - shown.len() as u64;
+    match more {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+fn points(share: Option<f64>) -> String {
+    share.map_or("-".to_owned(), |share| format!("{:.1}", 100.0 * share))
+}
+
+fn points_with_error(difference: Option<f64>, error: Option<f64>) -> String {
+    match (difference, error) {
+        (None, _) => "-".to_owned(),
+        (Some(difference), None) => format!("{:+.1}", 100.0 * difference),
+        (Some(difference), Some(error)) => format!("{:+.1} ±{:.1}", 100.0 * difference, 100.0 * error),
+    }
+}
+
+fn interval(interval: Option<[f64; 2]>) -> String {
+    interval.map_or("-".to_owned(), |[low, high]| {
+        format!("{:+.1}..{:+.1}", 100.0 * low, 100.0 * high)
+    })
+}
+
+fn probability(p: Option<f64>) -> String {
+    match p {
+        None => "-".to_owned(),
+        Some(p) if p < 0.000_1 => "<0.0001".to_owned(),
+        Some(p) => format!("{p:.4}"),
+    }
+}

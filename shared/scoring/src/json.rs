@@ -1,0 +1,211 @@
+//! JSON in an answer: where it is, whether it fits a schema, and whether it says the same as another.
+
+use std::ops::Range;
+
+use jsonschema::{PatternOptions, Validator};
+use serde_json::Value;
+
+use crate::Error;
+use crate::python::beginning;
+
+/// How many bytes of a text are read again because a value began and was none.
+const MAX_READ_BYTES: usize = 64 << 20;
+/// How many of a value's faults are told.
+const MAX_FAULTS: usize = 3;
+/// How much of a fault is told, in bytes.
+const MAX_FAULT_BYTES: usize = 200;
+
+/// A value that was found in a text.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Found {
+    /// Where it is, in bytes.
+    pub span: Range<usize>,
+    /// The value.
+    pub value: Value,
+}
+
+/// The JSON that a text is, or else that of its last fenced block that holds some, or else the last object or list in it.
+///
+/// `None` where nothing parses, or what does is nested deeper than 128.
+#[must_use]
+pub fn find_json(text: &str) -> Option<Found> {
+    let whole = parsed(text, 0..text.len());
+    whole.or_else(|| fenced(text)).or_else(|| embedded(text))
+}
+
+fn parsed(text: &str, range: Range<usize>) -> Option<Found> {
+    let part = text.get(range.clone())?;
+    let bare = part.trim();
+    let start = range.start + (part.len() - part.trim_start().len());
+    let value = serde_json::from_str(bare).ok()?;
+    Some(Found {
+        span: start..start + bare.len(),
+        value,
+    })
+}
+
+/// Blocks between lines that begin with three backquotes or tildes.
+fn fenced(text: &str) -> Option<Found> {
+    let mut blocks = Vec::new();
+    let mut open: Option<(&str, usize)> = None;
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        let end = at + line.len();
+        let mark = ["```", "~~~"]
+            .into_iter()
+            .find(|mark| line.trim_start().starts_with(mark));
+        match (open, mark) {
+            (None, Some(mark)) => open = Some((mark, end)),
+            (Some((opened, start)), Some(mark)) if opened == mark => {
+                blocks.push(start..at);
+                open = None;
+            }
+            _ => {}
+        }
+        at = end;
+    }
+    // What ends with the text may have been cut, and then does not parse.
+    blocks.extend(open.map(|(_, start)| start..text.len()));
+    blocks.into_iter().rev().find_map(|block| parsed(text, block))
+}
+
+/// Values that are not part of others, from left to right; the last of them.
+fn embedded(text: &str) -> Option<Found> {
+    let mut last = None;
+    let mut at = 0;
+    let mut read = 0;
+    while let Some(start) = text
+        .get(at..)
+        .and_then(|rest| rest.find(['{', '[']))
+        .map(|start| at + start)
+    {
+        let mut values = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Value>();
+        if let Some(Ok(value)) = values.next() {
+            at = start + values.byte_offset();
+            last = Some(Found { span: start..at, value });
+        } else {
+            at = start + 1;
+            read += text.len() - start;
+            if read > MAX_READ_BYTES {
+                break;
+            }
+        }
+    }
+    last
+}
+
+/// A schema, ready for any number of values. It is not looked up anywhere: references lead within it.
+#[derive(Debug, Clone)]
+pub struct Schema {
+    validator: Validator,
+}
+
+impl Schema {
+    /// Compiles a schema of any draft from 4 to 2020-12.
+    ///
+    /// # Errors
+    /// It is no schema, refers to another document, or holds a pattern that is not of linear time.
+    pub fn try_new(schema: &Value) -> Result<Self, Error> {
+        let options = jsonschema::options().with_pattern_options(PatternOptions::regex());
+        let validator = options.build(schema).map_err(|error| Error::Schema {
+            reason: shortened(&error.to_string()),
+        })?;
+        Ok(Self { validator })
+    }
+
+    /// The first faults of a value, each with its place; `None` when it fits.
+    #[must_use]
+    pub fn faults(&self, value: &Value) -> Option<String> {
+        let mut faults = self.validator.iter_errors(value).map(|fault| {
+            let place = fault.instance_path().to_string();
+            let place = if place.is_empty() { "the value" } else { &place };
+            format!("{place}: {}", shortened(&fault.to_string()))
+        });
+        let told: Vec<String> = faults.by_ref().take(MAX_FAULTS).collect();
+        (!told.is_empty()).then(|| told.join("; "))
+    }
+}
+
+fn shortened(text: &str) -> String {
+    if text.len() <= MAX_FAULT_BYTES {
+        return text.to_owned();
+    }
+    format!("{}…", beginning(text, MAX_FAULT_BYTES))
+}
+
+/// The same value: numbers by what they mean, lists in order, maps in any.
+#[must_use]
+pub fn same_json(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Number(one), Value::Number(other)) => one == other || one.as_f64() == other.as_f64(),
+        (Value::Array(one), Value::Array(other)) => {
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| same_json(one, other))
+        }
+        (Value::Object(one), Value::Object(other)) => {
+            let same = |(key, value): (&String, &Value)| other.get(key).is_some_and(|found| same_json(value, found));
+            one.len() == other.len() && one.iter().all(same)
+        }
+        _ => one == other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn found(text: &str) -> Option<Value> {
+        let found = find_json(text)?;
+        assert_eq!(serde_json::from_str::<Value>(&text[found.span]).unwrap(), found.value);
+        Some(found.value)
+    }
+
+    #[test]
+    fn json_is_found_alone_in_fences_and_in_text() {
+        assert_eq!(found(" [1] "), Some(json!([1])));
+        assert_eq!(
+            found("```json\n{\"a\": 1}\n```\nor\n```\n{\"a\": 2}\n```\n"),
+            Some(json!({"a": 2}))
+        );
+        assert_eq!(
+            found("It is {\"a\": [1]}, no: {\"a\": [2]}. }"),
+            Some(json!({"a": [2]}))
+        );
+        assert_eq!(found("~~~\n{\"a\":\n```\n~~~ {\"b\": 3}"), Some(json!({"b": 3})));
+        assert_eq!(found("{\"a\": 1"), None);
+        assert_eq!(found("{ [ ] "), Some(json!([])));
+        assert_eq!(found("42"), Some(json!(42)));
+        assert_eq!(found("the answer is 42"), None);
+        assert_eq!(found(&"[".repeat(1_000_000)), None);
+    }
+
+    #[test]
+    fn a_schema_tells_what_does_not_fit_and_where() {
+        let schema = Schema::try_new(&json!({
+            "type": "object", "required": ["a"], "properties": {"a": {"type": "integer"}, "b": {"pattern": "^(x+x+)+y$"}}
+        }));
+        let schema = schema.unwrap();
+        assert_eq!(schema.faults(&json!({"a": 1})), None);
+        let faults = schema.faults(&json!({"a": "1"})).unwrap();
+        assert!(faults.starts_with("/a: "), "{faults}");
+        assert!(schema.faults(&json!({"a": 1, "b": "x".repeat(10_000)})).is_some());
+        assert!(schema.faults(&json!({})).unwrap().starts_with("the value: "));
+    }
+
+    #[test]
+    fn what_is_no_schema_is_refused() {
+        let refused = |schema| Schema::try_new(&schema).is_err();
+        assert!(refused(json!({"type": "number of apples"})));
+        assert!(refused(json!({"$ref": "https://example.org/schema.json"})));
+        assert!(refused(json!({"pattern": "(?=a)b"})));
+    }
+
+    #[test]
+    fn the_same_value_is_written_in_many_ways() {
+        assert!(same_json(&json!({"a": 1.0, "b": [2]}), &json!({"b": [2], "a": 1})));
+        assert!(!same_json(&json!([1, 2]), &json!([2, 1])));
+        assert!(!same_json(&json!({"a": 1}), &json!({"a": 1, "b": null})));
+        assert!(!same_json(&json!("1"), &json!(1)));
+    }
+}
