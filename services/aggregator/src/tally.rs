@@ -514,13 +514,13 @@ mod tests {
 
     #[test]
     fn what_judging_took_is_added_up_and_absent_where_no_judge_was_asked() {
-        let mut tally = Tally::new(&crate::fold::tests::benchmark(3, 1), None);
+        let mut tally = Tally::new(&crate::fold::tests::benchmark(3, 1), Columns::default());
         let grade = |item, outcome, judge| Grade {
             judge,
             ..crate::fold::tests::grade(item, 0, outcome)
         };
         tally.apply(&grade(0, Outcome::NoAnswer, None));
-        assert_eq!(tally.result().judge, None);
+        assert_eq!(tally.result(Effort::Final).judge, None);
         let cost = JudgeCost {
             verdicts: 3,
             cached: 1,
@@ -538,7 +538,7 @@ mod tests {
             ..JudgeCost::default()
         };
         tally.apply(&grade(2, Outcome::Ungraded, Some(ungraded)));
-        let result = tally.result();
+        let result = tally.result(Effort::Final);
         let expected = JudgeUse {
             verdicts: 4,
             cached: 1,

@@ -501,6 +501,7 @@ async fn a_sandbox_that_does_not_start_any_more_is_looked_at_again() {
         grader
             .grade_with(&runners, &problem, &completion(text), || Timestamp(9))
             .await
+            .unwrap()
     };
     let right = graded("```python\ndef f(x): return x\n```").await;
     assert_eq!(right.outcome, Outcome::Correct, "{:?}", right.reason);

@@ -1,5 +1,7 @@
 //! How a judge is asked: every vote in every order, what was said before looked up first, until each has a verdict.
 
+use std::time::Duration;
+
 use futures::future::join_all;
 use tidemill_domain::{Ending, Item, JudgeCost, Message, Penalties, Prompt, Reasoning};
 use tidemill_inference::Request;
@@ -14,7 +16,10 @@ use crate::runner::{Judging, Runner, Runners};
 use crate::{Error, Postponed};
 
 /// How much of a reply is kept, from its end, where the verdict stands.
-const KEPT_BYTES: usize = 4_096;
+const KEPT_BYTES: usize = 16 << 10;
+
+/// Nothing is streamed, so nothing stalls.
+const STALL: Duration = Duration::from_secs(120);
 
 /// How much of a reply that held no verdict its sample's reason shows.
 const SHOWN_BYTES: usize = 120;
@@ -115,8 +120,8 @@ impl Judge {
             let reply = endpoint.ask(&request, cost).await?;
             // What the cap cut may end like a verdict and be none.
             let is_whole = !reply.truncated && reply.ending != Ending::Length;
-            let said = Answer::of(&reply.text, &Reasoning::Think).filter(|_| is_whole);
-            if let Some(said) = &said
+            let said = Answer::of(&reply.text, &Reasoning::Think);
+            if let Some(said) = said.as_ref().filter(|_| is_whole)
                 && let Some(verdict) = grammar::read(&self.spec, said.text())
             {
                 let reply = Reply {
@@ -153,14 +158,9 @@ impl Judge {
                 repetition: 1.0,
             },
             stream: false,
-            stall_timeout: endpoint_stall(),
+            stall_timeout: STALL,
         }
     }
-}
-
-/// Nothing is streamed, so nothing stalls.
-const fn endpoint_stall() -> std::time::Duration {
-    std::time::Duration::from_secs(120)
 }
 
 impl From<Postponed> for Stopped {
