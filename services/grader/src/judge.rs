@@ -10,7 +10,6 @@ mod runner;
 pub(crate) mod verdicts;
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use tidemill_domain::{
     ANSWER_MARK, FIRST_MARK, Item, JUDGE_PROMPT, JUDGE_REFERENCE, JUDGE_SYSTEM, JudgeCost, JudgeSpec, Message,
@@ -190,13 +189,11 @@ fn distribution(ballot: &[Verdict]) -> String {
     }
     let mut counts: Vec<_> = counts.into_iter().collect();
     counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let mut text = String::new();
-    for (word, count) in counts {
-        let separator = if text.is_empty() { "" } else { ", " };
-        // Writing to a text cannot fail.
-        let _ = write!(text, "{separator}{word} {count}");
-    }
-    text
+    let parts: Vec<String> = counts
+        .into_iter()
+        .map(|(word, count)| format!("{word} {count}"))
+        .collect();
+    parts.join(", ")
 }
 
 /// The last bytes of a text, from a whole character on.

@@ -91,6 +91,12 @@ pub(crate) enum Stopped {
     NoVerdict(String),
 }
 
+impl From<Postponed> for Stopped {
+    fn from(postponed: Postponed) -> Self {
+        Self::Postponed(postponed)
+    }
+}
+
 /// A judge's server.
 #[derive(Debug)]
 pub(crate) struct Endpoint {

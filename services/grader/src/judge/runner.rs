@@ -11,9 +11,9 @@ use super::endpoint::{Endpoint, Stopped};
 use super::grammar::{self, Verdict};
 use super::verdicts::{Reply, key};
 use super::{Ballot, Judge, NAME, tail};
+use crate::Error;
 use crate::answer::{Answer, Finding};
 use crate::runner::{Judging, Runner, Runners};
-use crate::{Error, Postponed};
 
 /// How much of a reply is kept, from its end, where the verdict stands.
 const KEPT_BYTES: usize = 16 << 10;
@@ -57,7 +57,7 @@ impl Judge {
             match verdict {
                 Ok(verdict) => verdicts.push(verdict),
                 Err(Stopped::Postponed(postponed)) => return Err(Error::Postponed(postponed)),
-                Err(Stopped::NoVerdict(reason)) => drop(refused.get_or_insert(reason)),
+                Err(Stopped::NoVerdict(reason)) => refused = refused.or(Some(reason)),
             }
         }
         if let Some(reason) = refused {
@@ -160,11 +160,5 @@ impl Judge {
             stream: false,
             stall_timeout: STALL,
         }
-    }
-}
-
-impl From<Postponed> for Stopped {
-    fn from(postponed: Postponed) -> Self {
-        Self::Postponed(postponed)
     }
 }
