@@ -44,7 +44,7 @@ pub(crate) fn decode(fields: &mut Fields<'_, '_>) -> Option<(GraderSpec, Vec<Mat
         false => Err(format!("must be from 0 to 2, but is {value}")),
     });
     let votes = fields.or_default("votes", VOTES, |votes: &u32| {
-        if votes % 2 == 0 || *votes > MOST_VOTES {
+        if votes.is_multiple_of(2) || *votes > MOST_VOTES {
             return Err(format!(
                 "must be odd, so that most say one thing, and at most {MOST_VOTES}, but is {votes}"
             ));
