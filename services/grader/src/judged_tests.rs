@@ -152,7 +152,7 @@ fn cost(grade: &Grade) -> (u32, u32, u32, u32) {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_judge_says_is_graded_what_it_does_not_say_is_not_and_nothing_is_asked_twice() {
     let engine = FakeEngine::builder().respond(obedient).start().unwrap();
-    let bench = Bench::start_with(configured(&engine, 64), mixed(4)).await;
+    let bench = Bench::start_of(configured(&engine, 64), mixed(4)).await;
     let answers = [
         (JUDGED, 0, "right"),
         (JUDGED, 1, "slips"),
@@ -242,8 +242,8 @@ async fn what_a_judge_says_is_graded_what_it_does_not_say_is_not_and_nothing_is_
 #[tokio::test(flavor = "multi_thread")]
 async fn a_judge_that_is_away_delays_its_grades_and_nothing_else() {
     let engine = FakeEngine::builder().respond(obedient).start().unwrap();
-    // Two completions may wait for the judge in a grader, and six are there: more than it holds at all.
-    let bench = Bench::start_with(configured(&engine, 4), mixed(6)).await;
+    // One completion may wait for the judge in a grader, and six are there: more than it holds at all.
+    let bench = Bench::start_of(configured(&engine, 5), mixed(6)).await;
     engine.set_down(true).unwrap();
     for item in 0..6 {
         bench.finish_of(("first", JUDGED, item), "right").await;
@@ -303,7 +303,7 @@ fn saying(text: &str) -> Completion {
 }
 
 async fn asked_alone(config: &Config, text: &str) -> Grade {
-    let runners = Runners::new(&config.grader);
+    let runners = Runners::of(&config.grader);
     let item = asking(ANSWER_MARK);
     let graded = grader_of(judged())
         .grade_with(&runners, &item, &saying(text), now)
@@ -337,7 +337,7 @@ async fn what_fails_one_request_alone_leaves_its_sample_ungraded() {
         .start()
         .unwrap();
     let config = configured(&engine, 8);
-    let runners = Runners::new(&config.grader);
+    let runners = Runners::of(&config.grader);
     let (grader, item) = (grader_of(judged()), asking(ANSWER_MARK));
     let (poison, good) = (saying("poison"), saying("right"));
     let answered = AtomicU64::new(0);
@@ -367,7 +367,7 @@ async fn what_fails_one_request_alone_leaves_its_sample_ungraded() {
 async fn a_judge_that_refuses_the_request_grades_nothing_and_is_not_asked_again() {
     let refusal = r#"{"error": {"message": "This model's maximum context length is 10 tokens", "code": "context_length_exceeded"}}"#;
     let engine = FakeEngine::builder()
-        .respond(|_| Reply::raw(400, refusal))
+        .respond(move |_| Reply::raw(400, refusal))
         .start()
         .unwrap();
     let grade = asked_alone(&configured(&engine, 8), "right").await;

@@ -14,6 +14,7 @@ use tidemill_service::Context;
 use crate::Error;
 use crate::answer::{Answer, Finding};
 use crate::code::{self, Code, Task};
+use crate::command::Commands;
 use crate::judge::endpoint::Judges;
 
 /// How often a run is tried that says nothing of the program. A host that is busy for a moment is not for so long.
@@ -45,14 +46,16 @@ pub struct Runners {
     sandbox: tokio::sync::Mutex<Option<Sandbox>>,
     refused: Mutex<Option<(Instant, Unavailable)>>,
     pub(crate) judges: Judges,
+    pub(crate) commands: Commands,
 }
 
 impl Runners {
-    /// With the sandbox and the judges that are configured.
+    /// With the sandbox, the programs and the judges that are configured.
     #[must_use]
-    pub fn new(config: &tidemill_config::Grader) -> Self {
+    pub fn of(config: &tidemill_config::Grader) -> Self {
         Self {
             settings: settings(&config.sandbox),
+            commands: Commands::new(config.commands.clone(), config.command_processes),
             judges: Judges::new(config),
             ..Self::default()
         }
@@ -147,10 +150,11 @@ impl Runner for Code {
                 return Ok(None);
             };
             let sandbox = runners.sandbox().await?;
-            let verdict = self
-                .run(&sandbox, &task)
-                .await
-                .map_err(|fault| Error::Run(fault.to_string()))?;
+            let ran = self.run(&sandbox, &task).await;
+            if matches!(ran, Err(Fault::SetUp(_))) {
+                runners.forget().await;
+            }
+            let verdict = ran.map_err(|fault| Error::Run(fault.to_string()))?;
             Ok(Some(code::judged(finding, &verdict, sandbox.level().label())))
         })
     }

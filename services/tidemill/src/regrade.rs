@@ -184,13 +184,14 @@ impl<'a> Work<'a> {
         folder: &'a str,
     ) -> Self {
         let graders = manifest.benchmarks.iter().zip(specs);
-        let graders = graders.map(|(benchmark, spec)| Grader::new(spec, &benchmark.reasoning));
+        let graders =
+            graders.map(|(benchmark, spec)| Grader::new(spec, &benchmark.reasoning).measuring(&benchmark.metrics));
         Self {
             context,
             event,
             manifest,
             graders: graders.collect(),
-            runners: Runners::new(&context.config.grader).within(context),
+            runners: Runners::of(&context.config.grader).within(context),
             fold,
             writer: Some(Writer::new(&context.store, folder, Limits::default())),
             folder,

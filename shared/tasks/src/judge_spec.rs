@@ -91,7 +91,12 @@ fn material(fields: &mut Fields<'_, '_>, is_pair: bool) -> Option<Vec<Material>>
             is_whole = false;
         }
         if let Some(source) = fields.optional(key, |source: &String| template::check(source)) {
-            material.push(Material { name, field, source });
+            material.push(Material {
+                name: name.into(),
+                field,
+                source,
+                is_json: false,
+            });
         } else {
             is_whole &= fields.raw(key).is_none();
         }

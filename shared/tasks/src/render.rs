@@ -17,6 +17,7 @@ use crate::faults::Faults;
 use crate::grader_spec::Material;
 use crate::ids::{Ids, content_digest};
 use crate::judge_spec;
+use crate::material;
 use crate::shots::{Shots, continuation};
 use crate::sink::{Sink, Stopped};
 use crate::template::{Template, context, environment};
@@ -136,7 +137,12 @@ impl<'e> Templates<'e> {
             None => None,
         };
         let compile = |material: &'e Material| {
-            let template = Template::text(environment, &material.source.value).map_err(Fault::of(material.field))?;
+            let source = &material.source.value;
+            let template = match material.is_json {
+                true => Template::value(environment, source.trim()),
+                false => Template::text(environment, source),
+            };
+            let template = template.map_err(Fault::of(material.field))?;
             Ok((material, template))
         };
         let material = entry.material.iter().map(compile).collect::<Result<_, Fault>>()?;
@@ -187,15 +193,20 @@ impl<'e> Templates<'e> {
             let text = match &judge {
                 Some((spec, context)) => template
                     .render(context)
-                    .and_then(|text| judge_spec::checked(spec, material.name, text)),
+                    .and_then(|text| judge_spec::checked(spec, &material.name, text)),
+                None if material.is_json => template.evaluate(row).and_then(|value| answer::text_or_json(&value)),
                 None => template
                     .render(row)
-                    .and_then(|text| code_spec::checked(material.name, text)),
+                    .and_then(|text| code_spec::checked(&material.name, text)),
             };
             let text = text.map_err(Fault::of(material.field))?;
-            Ok((material.name.to_owned(), text))
+            Ok((material.name.to_string(), text))
         };
-        self.material.iter().map(render).collect()
+        let material = self.material.iter().map(render).collect::<Result<Vec<_>, Fault>>()?;
+        match material::error(self.grader, &material) {
+            Some((field, message)) => Err(Fault::of(field)(message)),
+            None => Ok(material),
+        }
     }
 
     /// The reference side of one row.
@@ -385,6 +396,7 @@ impl Rendering<'_> {
         benchmark.spare_samples = self.entry.spare_samples;
         benchmark.penalties = self.entry.penalties;
         benchmark.continuation = self.entry.continuation;
+        benchmark.metrics = self.entry.grader.metrics();
         Ok(Some(benchmark))
     }
 }

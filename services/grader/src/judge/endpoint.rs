@@ -19,11 +19,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::pace::{Admission, Bounds, Ended, Pace};
 use super::verdicts::Verdicts;
+use crate::lanes::LaneName;
 use crate::{Error, Postponed};
 
-/// How long a completion is left to others at first, when as many wait for its judge here as may: while the judge works, and
-/// while it is away.
-const LEFT_FOR: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
+/// How long a completion is given back for when as many wait for its judge here as may: while the judge works, and while it is
+/// away.
+const LEFT_FOR: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
 
 /// Shortest and longest pause of a request that failed while its server takes others.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
@@ -38,8 +39,8 @@ pub(crate) struct Judges {
 impl Judges {
     /// Prepares the judges of a configuration; asks nothing yet.
     pub(crate) fn new(config: &Config) -> Self {
-        // Half of what a grader holds is for other families, whatever becomes of the judges.
-        let held = (config.max_in_flight as usize / 2 / config.judge.len().max(1)).max(1);
+        // So that one that is away leaves turns to the others.
+        let held = (LaneName::Judge.room(config).at_once / config.judge.len().max(1)).max(1);
         let endpoints = config.judge.iter().map(|(name, judge)| {
             let endpoint = Endpoint::try_new(name, judge, held);
             (name.clone(), endpoint)
@@ -169,7 +170,7 @@ impl Endpoint {
     }
 
     /// A place for a completion that waits for this judge. Others wait in the broker, so that they take none from other
-    /// families.
+    /// judges; other families have lanes of their own.
     pub(crate) fn hold(&self) -> Result<SemaphorePermit<'_>, Error> {
         self.places.try_acquire().map_err(|_| {
             let pause = if self.pace().is_away() { LEFT_FOR.1 } else { LEFT_FOR.0 };
