@@ -24,6 +24,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("scoring", &[]),
     // Instructions and schemas are compiled when a suite is loaded, so that a wrong one is an error of its row.
     ("tasks", &["domain", "scoring"]),
+    // Texts in, verdicts out: whoever compares answers may use it, and it knows nothing of them.
+    ("maths", &[]),
     ("inference", &["domain"]),
     (
         "service",
@@ -72,7 +74,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "grader",
         &[
             "sandbox",
+            // Judges are servers of models, and asked as engines are.
+            "inference",
             "domain",
+            "maths",
             "codec",
             "streams",
             "config",
@@ -94,6 +99,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "service",
             "archive",
             "statistics",
+            // BLEU and chrF of a corpus, from the counts of its sentences.
+            "scoring",
         ],
     ),
     ("trainer", &[]),

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tidemill_domain::{Completion, Digest, Grade, GraderSpec, Item, Manifest, Timestamp};
 use tidemill_storage::Store;
 
-use crate::{Grader, Runners};
+use crate::grade::outcome_without_grading;
+use crate::lanes::LaneName;
+use crate::{Grader, Postponed, Runners};
 
 /// Suites kept. Completions of a few evaluations come mixed; as many manifests stay in memory anyway.
 const KEPT: usize = 16;
@@ -41,6 +43,16 @@ impl Suite {
         Some(grader.grade(item, completion, now))
     }
 
+    /// Where a completion is graded that is not graded in place.
+    pub(crate) fn lane(&self, completion: &Completion) -> Option<LaneName> {
+        let index = completion.key.benchmark;
+        let benchmark = self.manifest.benchmarks.get(index as usize)?;
+        if outcome_without_grading(completion).is_some() {
+            return None;
+        }
+        LaneName::of(benchmark.grader.kind(), self.is_outside(index), completion.text.len())
+    }
+
     /// Whether something outside of this process grades a benchmark.
     pub(crate) fn is_outside(&self, benchmark: u32) -> bool {
         self.graders.get(benchmark as usize).is_some_and(Grader::is_outside)
@@ -54,7 +66,7 @@ impl Suite {
         item: &Item,
         completion: &Completion,
         clock: fn() -> Timestamp,
-    ) -> Option<Grade> {
+    ) -> Option<Result<Grade, Postponed>> {
         let grader = self.graders.get(completion.key.benchmark as usize)?;
         Some(grader.grade_with(runners, item, completion, clock).await)
     }

@@ -1,8 +1,9 @@
 //! How answers are graded, as manifests say it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Aggregation, Metric, MetricSource};
+use crate::{Aggregation, JudgeSpec, Metric, MetricSource};
 
 /// How an answer is found and compared. A change of what a kind means raises that kind's version in the grader.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -50,6 +51,23 @@ pub enum GraderSpec {
         /// What a run may use.
         limits: CodeLimits,
     },
+    /// The whole answer equals a target once both are normalised.
+    ExactNormalised {
+        /// What makes no difference. Their order makes none either.
+        normalisers: Vec<Normaliser>,
+    },
+    /// The first of several patterns that matches finds the answer, which equals a target once both are normalised.
+    RegexChain {
+        /// Tried one after the other, at least one.
+        patterns: Vec<AnswerPattern>,
+        /// What makes no difference. Their order makes none either.
+        normalisers: Vec<Normaliser>,
+    },
+    /// The answer is a number, a formula or a collection of them, equal to a target as mathematics.
+    Math {
+        /// Narrows where the answer is looked for: the last match's first group.
+        pattern: Option<String>,
+    },
     /// The words that the answer and its best target share.
     F1 {
         /// How texts are made comparable.
@@ -91,6 +109,9 @@ pub enum GraderSpec {
         /// How long one answer may take, in seconds.
         seconds: u32,
     },
+    /// Another model says what the answer is worth. Reads of an item's material: `judge_prompt`, `judge_system`,
+    /// `judge_reference`.
+    Judge(JudgeSpec),
 }
 
 impl GraderSpec {
@@ -98,12 +119,13 @@ impl GraderSpec {
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
-            Self::Exact { .. } => "exact",
-            Self::Regex { .. } => "regex",
+            Self::Exact { .. } | Self::ExactNormalised { .. } => "exact",
+            Self::Regex { .. } | Self::RegexChain { .. } => "regex",
             Self::Numeric { .. } => "numeric",
             Self::Choice { .. } => "choice",
             Self::Likelihood { .. } => "likelihood",
             Self::Code { .. } => "code",
+            Self::Math { .. } => "math",
             Self::F1 { .. } => "f1",
             Self::Rouge { .. } => "rouge",
             Self::Bleu { .. } => "bleu",
@@ -111,6 +133,7 @@ impl GraderSpec {
             Self::Instructions { .. } => "instructions",
             Self::JsonSchema { .. } => "json_schema",
             Self::Command { .. } => "command",
+            Self::Judge(_) => "judge",
         }
     }
 
@@ -119,6 +142,7 @@ impl GraderSpec {
     pub fn metrics(&self) -> Vec<Metric> {
         let means = |names: &[&str]| names.iter().map(|name| metric(name, Aggregation::Mean)).collect();
         match self {
+            Self::Likelihood { .. } => means(&["accuracy_raw", "accuracy_per_byte", "accuracy_per_token"]),
             Self::F1 { .. } => means(&["exact_match"]),
             Self::Rouge { .. } => means(&["rouge1", "rouge2", "rougeL"]),
             Self::Bleu { .. } => vec![metric("bleu", Aggregation::Bleu)],
@@ -133,6 +157,37 @@ impl GraderSpec {
             _ => Vec::new(),
         }
     }
+}
+
+/// Something that makes no difference between an answer and a target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Normaliser {
+    /// Which of several code points write the same: NFKC, so that full-width letters, ligatures and superscripts are plain ones.
+    Unicode,
+    /// What only sets type in LaTeX: dollar signs, `\text{}`, `\left`, thin spaces.
+    Latex,
+    /// Small and capital letters.
+    Case,
+    /// Thousands separators, and zeros after a decimal point that say nothing.
+    Numbers,
+    /// Punctuation.
+    Punctuation,
+    /// The words "a", "an" and "the".
+    Articles,
+    /// White space: none at the ends, one space between words.
+    Whitespace,
+}
+
+/// A pattern that finds an answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AnswerPattern {
+    /// The pattern, without look-around and back-references.
+    pub pattern: String,
+    /// The number of the group that is the answer, 0 for the whole match; without it the first group, else the whole match.
+    pub group: Option<u32>,
+    /// Which match counts.
+    pub take: Take,
 }
 
 fn metric(name: &str, aggregation: Aggregation) -> Metric {

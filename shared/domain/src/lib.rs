@@ -16,6 +16,7 @@ mod generation;
 mod grade;
 mod grader_spec;
 mod group;
+mod judge;
 mod key;
 mod length;
 mod manifest;
@@ -42,9 +43,14 @@ pub use failure::Class;
 pub use generation::{Asked, Generation, GenerationKey, InvalidGenerationKey, LANE, Question, Reuse};
 pub use grade::{Grade, Measured, Outcome, Span};
 pub use grader_spec::{
-    CodeLanguage, CodeLimits, GraderSpec, JsonCheck, Normalise, ProgramPlace, RougeMeasure, Take, Tokenise, Words,
+    AnswerPattern, CodeLanguage, CodeLimits, GraderSpec, JsonCheck, Normalise, Normaliser, ProgramPlace, RougeMeasure,
+    Take, Tokenise, Words,
 };
 pub use group::{Capacity, EngineKind, Replica, ReplicaLoad, ServerGroup, Trouble, TroubleKind};
+pub use judge::{
+    ANSWER_MARK, FIRST_MARK, JUDGE_PROMPT, JUDGE_REFERENCE, JUDGE_SYSTEM, JudgeCost, JudgeSpec, JudgeUse, SECOND_MARK,
+    VerdictForm, Verdicts,
+};
 pub use key::ItemKey;
 pub use length::{AnswerLength, InvalidLength, class_length, length_class};
 pub use manifest::{Benchmark, Continuation, Item, Manifest, Message, Penalties, Prompt, Settings};

@@ -34,9 +34,12 @@ pub(crate) fn resolve(grader: &GraderSpec, target: &Value, choices: Vec<String>)
                 None => Ok(Answer::plain(targets)),
             }
         }
-        GraderSpec::Exact { .. } | GraderSpec::Regex { .. } | GraderSpec::Code { .. } => {
-            Ok(Answer::plain(texts(&targets)?))
-        }
+        GraderSpec::Exact { .. }
+        | GraderSpec::ExactNormalised { .. }
+        | GraderSpec::Regex { .. }
+        | GraderSpec::RegexChain { .. }
+        | GraderSpec::Math { .. }
+        | GraderSpec::Code { .. } => Ok(Answer::plain(texts(&targets)?)),
         GraderSpec::F1 { .. } | GraderSpec::Rouge { .. } | GraderSpec::Bleu { .. } | GraderSpec::Chrf { .. } => {
             let targets = texts(&targets)?;
             tidemill_scoring::comparable(&targets).map_err(|error| error.to_string())?;
@@ -50,7 +53,9 @@ pub(crate) fn resolve(grader: &GraderSpec, target: &Value, choices: Vec<String>)
                 None => Ok(Answer::plain(targets)),
             }
         }
-        GraderSpec::Instructions { .. } | GraderSpec::Command { .. } => Ok(Answer::plain(given(&targets)?)),
+        GraderSpec::Instructions { .. } | GraderSpec::Command { .. } | GraderSpec::Judge(_) => {
+            Ok(Answer::plain(given(&targets)?))
+        }
     }
 }
 

@@ -51,7 +51,8 @@ pub(crate) fn decode(fields: &mut Fields<'_, '_>) -> Option<(GraderSpec, Vec<Mat
     let mut is_whole = true;
     let mut material = Vec::new();
     for (name, field, is_needed) in templates {
-        if *is_needed && fields.raw(name).is_none() {
+        // Whether stored items have it shows where they are read.
+        if *is_needed && !fields.is_for_stored_items() && fields.raw(name).is_none() {
             fields.missing(name);
             is_whole = false;
         }

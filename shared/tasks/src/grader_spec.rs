@@ -3,20 +3,21 @@
 use std::borrow::Cow;
 
 use serde::de::DeserializeOwned;
-use tidemill_domain::GraderSpec;
+use tidemill_domain::{AnswerPattern, GraderSpec, Normaliser};
 
-use crate::code_spec;
 use crate::fields::{Fields, Located, any, nearest};
-use crate::material;
 use crate::suite::{NORMALISE, ROUGE, TAKE, TOKENISE, WORDS};
+use crate::{code_spec, judge_spec, material};
 
-const AVAILABLE: [&str; 13] = [
+const AVAILABLE: [&str; 15] = [
     "exact",
     "regex",
     "numeric",
+    "math",
     "choice",
     "likelihood",
     "code",
+    "judge",
     "f1",
     "rouge",
     "bleu",
@@ -25,14 +26,16 @@ const AVAILABLE: [&str; 13] = [
     "json_schema",
     "command",
 ];
-const PLANNED: [&str; 2] = ["math", "judge"];
-const OPTIONS: [&str; 18] = [
+const OPTIONS: [&str; 21] = [
     "ignore_case",
     "ignore_punctuation",
     "pattern",
     "take",
     "tolerance",
     "normalise",
+    "normalisers",
+    "group",
+    "fallbacks",
     "words",
     "measure",
     "stem",
@@ -82,6 +85,11 @@ pub(crate) fn decode(mut fields: Fields<'_, '_>) -> Option<GraderEntry> {
         finish(fields, &kind);
         return decoded.map(|(spec, material)| GraderEntry { spec, material });
     }
+    if kind == "judge" {
+        let decoded = judge_spec::decode(&mut fields);
+        finish(fields, &kind);
+        return decoded.map(|(spec, material)| GraderEntry { spec, material });
+    }
     if matches!(kind.as_str(), "instructions" | "json_schema" | "command") {
         let decoded = match kind.as_str() {
             "instructions" => material::instructions(&mut fields),
@@ -92,20 +100,11 @@ pub(crate) fn decode(mut fields: Fields<'_, '_>) -> Option<GraderEntry> {
         return decoded;
     }
     let spec = match kind.as_str() {
-        "exact" => Some(GraderSpec::Exact {
-            ignore_case: flag(&mut fields, "ignore_case"),
-            ignore_punctuation: flag(&mut fields, "ignore_punctuation"),
+        "exact" => Some(exact(&mut fields)),
+        "regex" => regex_chain(&mut fields),
+        "math" => Some(GraderSpec::Math {
+            pattern: pattern(&mut fields),
         }),
-        "regex" => {
-            let pattern = fields.required("pattern", compiles);
-            let take = or_default(&mut fields, "take", TAKE);
-            let ignore_case = flag(&mut fields, "ignore_case");
-            pattern.map(|pattern| GraderSpec::Regex {
-                pattern: pattern.value,
-                take,
-                ignore_case,
-            })
-        }
         "numeric" => Some(GraderSpec::Numeric {
             pattern: pattern(&mut fields),
             tolerance: fields.or_default("tolerance", 0.0, tolerance),
@@ -141,9 +140,86 @@ fn finish(fields: Fields<'_, '_>, kind: &str) {
         if is_of_code && kind == "code" {
             return Some("is not used by programs in this language".to_owned());
         }
-        let is_option = OPTIONS.contains(&name) || is_of_code;
+        if kind == "judge" && name == "reference" {
+            return Some("is used where answers are compared alone: add pairwise = true".to_owned());
+        }
+        let is_option = OPTIONS.contains(&name) || is_of_code || judge_spec::OPTIONS.contains(&name);
         is_option.then(|| format!("is not an option of grader kind {kind}"))
     });
+}
+
+/// The switches of the first version stay what they are; named normalisers are a grader of their own.
+fn exact(fields: &mut Fields<'_, '_>) -> GraderSpec {
+    let (ignore_case, ignore_punctuation) = (flag(fields, "ignore_case"), flag(fields, "ignore_punctuation"));
+    let mut normalisers: Vec<Normaliser> = or_default(fields, "normalisers", Vec::new());
+    if normalisers.is_empty() {
+        return GraderSpec::Exact {
+            ignore_case,
+            ignore_punctuation,
+        };
+    }
+    if ignore_case {
+        normalisers.push(Normaliser::Case);
+    }
+    if ignore_punctuation {
+        normalisers.extend([Normaliser::Punctuation, Normaliser::Whitespace]);
+    }
+    normalisers.sort_unstable();
+    normalisers.dedup();
+    GraderSpec::ExactNormalised { normalisers }
+}
+
+/// One pattern alone stays what it is; with a group, normalisers or fallbacks it is a chain.
+fn regex_chain(fields: &mut Fields<'_, '_>) -> Option<GraderSpec> {
+    let pattern = fields.required("pattern", compiles);
+    let take = or_default(fields, "take", TAKE);
+    let ignore_case = flag(fields, "ignore_case");
+    let group = fields.optional("group", any::<u32>);
+    let fallbacks: Vec<String> = fields.or_default("fallbacks", Vec::new(), |patterns: &Vec<String>| {
+        patterns.iter().try_for_each(compiles)
+    });
+    let mut normalisers: Vec<Normaliser> = or_default(fields, "normalisers", Vec::new());
+    let pattern = pattern?;
+    if let Some(group) = &group {
+        let groups = groups(&pattern.value);
+        if group.value >= groups {
+            let message = format!("must be below {groups}: the pattern's groups, and 0 for the whole match");
+            fields.error("group", group.line, message);
+        }
+    }
+    let group = group.map(|group| group.value);
+    if group.is_none() && fallbacks.is_empty() && normalisers.is_empty() {
+        return Some(GraderSpec::Regex {
+            pattern: pattern.value,
+            take,
+            ignore_case,
+        });
+    }
+    if ignore_case {
+        normalisers.push(Normaliser::Case);
+    }
+    normalisers.sort_unstable();
+    normalisers.dedup();
+    let first = AnswerPattern {
+        pattern: pattern.value,
+        group,
+        take,
+    };
+    let others = fallbacks.into_iter().map(|pattern| AnswerPattern {
+        pattern,
+        group: None,
+        take,
+    });
+    Some(GraderSpec::RegexChain {
+        patterns: std::iter::once(first).chain(others).collect(),
+        normalisers,
+    })
+}
+
+/// The groups of a pattern that compiles, the whole match among them.
+fn groups(pattern: &str) -> u32 {
+    let groups = regex::Regex::new(pattern).map_or(0, |pattern| pattern.captures_len());
+    u32::try_from(groups).unwrap_or(u32::MAX)
 }
 
 fn known_kind(kind: &str) -> Result<(), String> {
@@ -151,11 +227,6 @@ fn known_kind(kind: &str) -> Result<(), String> {
         return Ok(());
     }
     let available = AVAILABLE.join(", ");
-    if PLANNED.contains(&kind) {
-        return Err(format!(
-            "grader kind {kind} is not available in this version; available: {available}"
-        ));
-    }
     let nearest = nearest(kind, &AVAILABLE).unwrap_or_default();
     Err(format!(
         "grader kind {kind:?} is unknown; did you mean {nearest}? available: {available}"

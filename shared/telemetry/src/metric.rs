@@ -70,12 +70,25 @@ pub enum Metric {
     OrphanBytesCollected,
     /// Grades, by `outcome` and `family`.
     Grades,
+    /// Requests sent to judges, by `ending`, as those to engines.
+    JudgeRequests,
+    /// Verdicts of judges, by `result` (asked, cached, unreadable, not_kept).
+    JudgeVerdicts,
+    /// Tokens that judges counted, by `of` (prompt, reply).
+    JudgeTokens,
     /// Seconds from a completion to its grade, by `family`.
     GradeLatencySeconds,
-    /// Completions not yet delivered to a grader.
+    /// Completions without a grade, by `place` (stream: not delivered to a grader yet; graders: delivered).
     GradeBacklog,
     /// Seconds since the oldest completion without a grade was stored; 0 when grading keeps up.
     GradeBacklogAgeSeconds,
+    /// Completions that a grader has delivered and does not grade in place, by `family` and `state` (running, waiting for
+    /// their turn, or given back to the broker to come again).
+    GradesHeld,
+    /// Seconds since the oldest completion was generated that a grader holds, by `family`.
+    GradesHeldAgeSeconds,
+    /// Deliveries that a grader gave back because its family's lane was full, by `family`.
+    GradesGivenBack,
     /// Result messages, by `kind` (provisional, final).
     Results,
     /// Seconds from a checkpoint's writing to its visible result, by `tier`: the objective.
@@ -94,7 +107,7 @@ pub enum Metric {
 
 impl Metric {
     /// Every metric.
-    pub const ALL: [Self; 43] = [
+    pub const ALL: [Self; 49] = [
         Self::Deliveries,
         Self::Redeliveries,
         Self::Settled,
@@ -128,9 +141,15 @@ impl Metric {
         Self::OrphansCollected,
         Self::OrphanBytesCollected,
         Self::Grades,
+        Self::JudgeRequests,
+        Self::JudgeVerdicts,
+        Self::JudgeTokens,
         Self::GradeLatencySeconds,
         Self::GradeBacklog,
         Self::GradeBacklogAgeSeconds,
+        Self::GradesHeld,
+        Self::GradesHeldAgeSeconds,
+        Self::GradesGivenBack,
         Self::Results,
         Self::WrittenToVisibleSeconds,
         Self::Archived,
@@ -177,9 +196,15 @@ impl Metric {
             Self::OrphansCollected => "tidemill_orphans_collected_total",
             Self::OrphanBytesCollected => "tidemill_orphans_collected_bytes_total",
             Self::Grades => "tidemill_grades_total",
+            Self::JudgeRequests => "tidemill_judge_requests_total",
+            Self::JudgeVerdicts => "tidemill_judge_verdicts_total",
+            Self::JudgeTokens => "tidemill_judge_tokens_total",
             Self::GradeLatencySeconds => "tidemill_grade_latency_seconds",
             Self::GradeBacklog => "tidemill_grade_backlog",
             Self::GradeBacklogAgeSeconds => "tidemill_grade_backlog_age_seconds",
+            Self::GradesHeld => "tidemill_grades_held",
+            Self::GradesHeldAgeSeconds => "tidemill_grades_held_age_seconds",
+            Self::GradesGivenBack => "tidemill_grades_given_back_total",
             Self::Results => "tidemill_results_total",
             Self::WrittenToVisibleSeconds => "tidemill_written_to_visible_seconds",
             Self::Archived => "tidemill_archived_total",

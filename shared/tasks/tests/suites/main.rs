@@ -3,6 +3,12 @@
 #[cfg(test)]
 mod code;
 #[cfg(test)]
+mod examples;
+#[cfg(test)]
+mod judge;
+#[cfg(test)]
+mod options;
+#[cfg(test)]
 mod refusals;
 #[cfg(test)]
 mod rendering;

@@ -237,7 +237,7 @@ fn graders_of_other_kinds_and_options_are_refused() {
             "data = \"rows.jsonl\"\nprompt = \"{{{{ q }}}}\"\ntarget = \"{{{{ a }}}}\"\n{grader}"
         ))
     };
-    let kinds = ["math", "code", "judge", "exat"];
+    let kinds = ["code", "judge", "exat"];
     let mut texts: Vec<String> = kinds
         .iter()
         .map(|kind| errors(&format!("[benchmark.grader]\nkind = \"{kind}\"")))
@@ -247,6 +247,9 @@ fn graders_of_other_kinds_and_options_are_refused() {
         errors("[benchmark.grader]\nkind = \"regex\""),
         errors("[benchmark.grader]\nkind = \"regex\"\npattern = \"\""),
         errors("[benchmark.grader]\nkind = \"regex\"\npattern = \"a(b\"\ntake = \"any\""),
+        errors("[benchmark.grader]\nkind = \"regex\"\npattern = \"(a)\"\ngroup = 2\nfallbacks = [\"b\", \"c(\"]"),
+        errors("[benchmark.grader]\nkind = \"math\"\npattern = \"(\"\nnormalisers = [\"case\"]"),
+        errors("[benchmark.grader]\nkind = \"exact\"\nnormalisers = [\"cases\"]"),
         errors("[benchmark.grader]\nkind = \"numeric\"\npattern = \"(?<n\"\ntolerance = nan"),
         errors("[benchmark.grader]\nkind = \"exact\"\nignore_cases = true\nnormalise = \"bytes\""),
         errors("choices = \"{{ choices }}\"\n[benchmark.grader]\nkind = \"exact\""),
