@@ -11,11 +11,12 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import tempfile
 import time
 
 import evaluate as zero_latency
-from simulated import ROOT, Alone, Engine, Fleet, seconds, write_suite
+from simulated import ROOT, Alone, Engine, Fleet, Later, seconds, utc_now, write_suite
 
 SEED = 1
 # Checkpoint seeds: the first is measured without history, the second with that of the first.
@@ -181,10 +182,43 @@ class Bench:
         """Grades that block a thread for 50 ms, and grades that do not."""
         items = self.items(1)
         free, _ = self.plain(1, items)
-        slow, result = self.plain(1, items, config={"grader": {"delay": "50ms"}})
+        # As many threads as such grades need to keep up with the answers, and room for what they have in hand.
+        slow, result = self.plain(1, items, config={"grader": {"delay": "50ms", "threads": 200, "max_in_flight": 1024}})
         self.row("a grader that blocks 50 ms: makespan over that without", slow["span"] / free["span"], "", 1.01)
         self.row("a grader that blocks 50 ms: last completion to last grade", behind(result), "s")
         self.row("a grader that blocks 50 ms: last grade to final result", tail(result), "s", 0.3)
+
+    def grades(self):
+        """Exact grades of one grader that goes on before a stream that is full of completions."""
+        items = 2_000 if self.arguments.quick else 20_000
+        process, url = zero_latency.start_engine(self.programs / "tidemill-fake-engine")
+        folder = self.scratch()
+        folder.mkdir(parents=True)
+        zero_latency.write_suite(folder, items)
+        engine = argparse.Namespace(urls=[url])
+        try:
+            with Fleet(self.program, self.scratch(), 1) as fleet:
+                fleet.signal("grader", signal.SIGSTOP)
+                begun = {}
+
+                def go_on():
+                    while fleet.doctor()["DONE"]["figures"]["messages"] < items:
+                        time.sleep(0.2)
+                    begun.update(at=utc_now(), grader=fleet.cpu("grader"), broker=fleet.cpu("nats-server"))
+                    fleet.signal("grader", signal.SIGCONT)
+
+                thread = Later(go_on)
+                result = fleet.evaluate(folder / "suite.toml", engine, 1, items)
+                thread.ended()
+                spent = {name: fleet.cpu(of) - begun[name] for name, of in [("grader", "grader"), ("broker", "nats-server")]}
+        finally:
+            process.kill()
+            process.wait()
+        took = seconds(result["timeline"]["last_grade"]) - begun["at"]
+        must(took > 0, "the grades were made before the grader went on")
+        self.row("one grader, exact, a full stream: grades a second", items / took, "1/s")
+        for name, cpu in spent.items():
+            self.row(f"one grader, exact, a full stream: CPU per item, {name}", 1000 * cpu / items, "ms")
 
     def overload(self):
         """One second in which every request gets 429 with Retry-After: 1."""
@@ -231,7 +265,7 @@ class Bench:
         self.row("64 prefixes, 4 replicas: makespan with affinity over without", spans[True] / spans[False])
 
 
-SCENARIOS = ["cpu", "makespan", "grader", "overload", "death", "prefix"]
+SCENARIOS = ["cpu", "makespan", "grader", "grades", "overload", "death", "prefix"]
 
 
 def count(number, noun):

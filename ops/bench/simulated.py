@@ -133,6 +133,12 @@ def seconds(timestamp):
     return time.mktime(time.strptime(head, "%Y-%m-%dT%H:%M:%S")) + float("0." + (fraction or "0"))
 
 
+def utc_now():
+    """Now, as `seconds` says it of a timestamp."""
+    whole, fraction = divmod(time.time(), 1)
+    return seconds(time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole)) + f"{fraction:.6f}"[1:])
+
+
 def checked(result, items):
     """The result, if it is whole."""
     [benchmark] = result["benchmarks"]
@@ -209,6 +215,22 @@ class Fleet:
         for name, process in self.processes:
             if process.poll() is not None:
                 raise SystemExit(f"{name} ended with {process.returncode}: see {self.folder}")
+
+    def process(self, name):
+        return next(process for known, process in self.processes if known == name)
+
+    def signal(self, name, number):
+        self.process(name).send_signal(number)
+
+    def cpu(self, name):
+        """Seconds of CPU that a process has spent so far."""
+        fields = pathlib.Path(f"/proc/{self.process(name).pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def doctor(self):
+        """What the doctor finds, by the name of the check."""
+        ran = subprocess.run([self.program, "doctor", "--json", *self.place], env=environment(), capture_output=True, text=True)
+        return {finding["check"]: finding for finding in json.loads(ran.stdout)}
 
     def __enter__(self):
         return self

@@ -49,6 +49,11 @@ pub fn loader() -> Durable {
     }
 }
 
+/// Most completions at graders or given back by them. More than may be ungraded unless somebody raises that
+/// (`[loader] max_ungraded`, 100,000) and what is out besides: however many slow ones graders give back for a while, the
+/// completions behind them are delivered.
+pub const GRADER_MAX_ACK_PENDING: i64 = 120_000;
+
 /// The graders' intake of completions.
 #[must_use]
 pub fn grader() -> Durable {
@@ -57,7 +62,7 @@ pub fn grader() -> Durable {
         name: "grader".to_owned(),
         filter: "tm.done.>".to_owned(),
         ack_wait: GRADER_ACK_WAIT,
-        max_ack_pending: 20_000,
+        max_ack_pending: GRADER_MAX_ACK_PENDING,
         max_deliver: MAX_DELIVER,
     }
 }

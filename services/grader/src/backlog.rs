@@ -20,7 +20,10 @@ pub(crate) async fn report(context: &Context) {
             () = context.draining.cancelled() => return,
             _ = ticks.tick() => match backlog(context).await {
                 Ok(backlog) => {
-                    tidemill_telemetry::set(Metric::GradeBacklog, backlog.waiting as f64, []);
+                    let places = [("stream", backlog.waiting), ("graders", backlog.in_hand)];
+                    for (place, completions) in places {
+                        tidemill_telemetry::set(Metric::GradeBacklog, completions as f64, [("place", place)]);
+                    }
                     tidemill_telemetry::set(Metric::GradeBacklogAgeSeconds, backlog.oldest_age, []);
                 }
                 Err(error) => tracing::debug!(%error, "the backlog is not known"),
@@ -34,7 +37,7 @@ pub(crate) async fn report(context: &Context) {
 pub struct Backlog {
     /// Completions not yet delivered to a grader.
     pub waiting: u64,
-    /// Completions delivered and not graded yet.
+    /// Completions delivered and not graded yet, those included that graders gave back for a while.
     pub in_hand: u64,
     /// Seconds since the oldest completion without a grade was stored; 0 when there is none.
     pub oldest_age: f64,

@@ -9,7 +9,7 @@ use tidemill_domain::{
     BenchmarkName, Digest, Ending, EvaluationId, GraderSpec, ItemKey, Outcome, Served, Settings, SuiteName, SuiteRef,
     Tier, Timestamp, WholeBenchmark, WholeManifest,
 };
-use tidemill_service::{Follow, Published, Start, Ttl, connect, prepare};
+use tidemill_service::{Follow, Loads, Published, Start, Ttl, connect, prepare};
 use tidemill_storage::{Address, Store};
 use tidemill_streams::declared;
 use tidemill_testkit::Broker;
@@ -29,6 +29,7 @@ struct Bench {
 }
 
 struct Running {
+    loads: Loads,
     draining: CancellationToken,
     task: tokio::task::JoinHandle<Result<(), Fatal>>,
 }
@@ -42,9 +43,13 @@ impl Running {
 
 impl Bench {
     async fn start(items: usize) -> Self {
+        Self::start_with(items, Config::default()).await
+    }
+
+    async fn start_with(items: usize, config: Config) -> Self {
         let broker = Broker::start().unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let context = context(&broker, folder.path()).await;
+        let context = context(&broker, folder.path(), config).await;
         let manifest = context.store.put_whole(manifest(items)).await.unwrap();
         Self {
             broker,
@@ -102,7 +107,11 @@ impl Bench {
 
     /// The first `count` grades, in the order of their items.
     async fn grades(&self, count: usize) -> Vec<Grade> {
-        let filter = subject::grade_of_evaluation(&key(0).evaluation);
+        self.grades_of(&key(0).evaluation, count).await
+    }
+
+    async fn grades_of(&self, evaluation: &EvaluationId, count: usize) -> Vec<Grade> {
+        let filter = subject::grade_of_evaluation(evaluation);
         let mut follow = Follow::open(&self.context, declared::GRADE, filter, false, Start::Beginning).await;
         let all = async {
             let mut grades: Vec<Grade> = Vec::new();
@@ -127,7 +136,9 @@ impl Bench {
     fn grader(&self) -> Running {
         let mut context = self.context.role("grader");
         context.draining = CancellationToken::new();
+        context.loads = Loads::default();
         Running {
+            loads: context.loads.clone(),
             draining: context.draining.clone(),
             task: tokio::spawn(run(context)),
         }
@@ -170,8 +181,7 @@ impl Bench {
     }
 }
 
-async fn context(broker: &Broker, folder: &Path) -> Context {
-    let config = Config::default();
+async fn context(broker: &Broker, folder: &Path, config: Config) -> Context {
     let connection = connect(&config, &broker.url(), "test").await.unwrap();
     let store = Store::open(Address::of_folder(folder)).unwrap();
     prepare(&connection, &config, &store, true).await.unwrap();
@@ -212,6 +222,17 @@ fn key(item: u32) -> ItemKey {
         benchmark: 0,
         item,
         sample: 0,
+    }
+}
+
+fn delivery(key: &ItemKey, payload: Vec<u8>) -> Delivery {
+    Delivery {
+        subject: subject::done(key),
+        payload: payload.into(),
+        trace: None,
+        delivered: 5_000,
+        sequence: 1,
+        stopped: CancellationToken::new(),
     }
 }
 
@@ -290,18 +311,8 @@ async fn a_completion_of_a_newer_version_gets_no_grade_from_this_one() {
     let bench = Bench::start(1).await;
     let mut newer = tidemill_codec::encode(&bench.completion(0, "0")).unwrap();
     newer[4] = 99;
-    let grading = Grading {
-        context: bench.context.clone(),
-        suites: Suites::default(),
-    };
-    let delivery = Delivery {
-        subject: subject::done(&key(0)),
-        payload: newer.into(),
-        trace: None,
-        delivered: 5_000,
-        sequence: 1,
-        stopped: CancellationToken::new(),
-    };
+    let grading = Grading::new(&bench.context);
+    let delivery = delivery(&key(0), newer);
     let failure = grading.handle(delivery).await.unwrap_err();
     assert_eq!(failure.class, Class::Newer);
     assert!(failure.reason.contains("version 99 is not known"), "{failure:?}");
@@ -358,18 +369,92 @@ async fn a_long_answer_in_the_object_store_is_graded() {
 #[tokio::test]
 async fn a_slow_grade_leaves_the_thread_to_others() {
     let bench = Bench::start(1).await;
-    let grading = Grading {
-        context: bench.context.clone(),
-        suites: Suites::default(),
-    };
-    let completion = bench.completion(0, "0");
+    let grading = Grading::new(&bench.context);
+    let completion = bench.completion(0, &format!("{} so 0", "word ".repeat(100_000)));
+    let turn = grading.turn(&completion, &delivery(&key(0), Vec::new())).await.unwrap();
+    assert!(turn.is_some(), "a long answer waits for its turn");
     let declared = grading.find(&completion).await.unwrap().unwrap();
-    let grading = grade(declared, Box::new(completion), Duration::from_millis(200));
-    let mut grading = std::pin::pin!(grading);
+    let mut grading = std::pin::pin!(grading.grade(declared, Box::new(completion), turn));
     // One thread: were the grade made on it, it would be there at the first look.
     tokio::select! { biased;
         graded = &mut grading => panic!("graded in place: {graded:?}"),
         () = std::future::ready(()) => {}
     }
     assert_eq!(grading.await.unwrap().grade().unwrap().outcome, Outcome::Correct);
+}
+
+#[tokio::test]
+async fn a_short_grade_and_one_with_nothing_to_grade_wait_for_no_turn() {
+    let bench = Bench::start(1).await;
+    let grading = Grading::new(&bench.context);
+    let short = bench.completion(0, "0");
+    let refused = Completion {
+        ending: Ending::Refused,
+        ..bench.completion(0, &"word ".repeat(100_000))
+    };
+    for completion in [short, refused] {
+        let turn = grading.turn(&completion, &delivery(&key(0), Vec::new())).await.unwrap();
+        assert!(turn.is_none(), "{:?}", completion.ending);
+    }
+}
+
+/// Graders each of whose grades takes so long, on one thread each, and which hold little.
+fn slow(delay: Duration) -> Config {
+    let grader = tidemill_config::Grader {
+        max_in_flight: 20,
+        threads: 1,
+        delay,
+        ..tidemill_config::Grader::default()
+    };
+    Config {
+        grader,
+        ..Config::default()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_graders_share_the_work_and_grade_all_of_it_once() {
+    let bench = Bench::start_with(120, slow(Duration::from_millis(20))).await;
+    for item in 0..120 {
+        bench.finish(item, &item.to_string()).await;
+    }
+    let graders = [bench.grader(), bench.grader(), bench.grader()];
+    let grades = bench.grades(120).await;
+    bench.settled().await;
+    let done = |grader: &Running| grader.loads.all().iter().map(|load| load.done).sum::<u64>();
+    let told = async {
+        while graders.iter().map(done).sum::<u64>() < 120 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, told)
+        .await
+        .expect("each says what it has done");
+    let shares: Vec<u64> = graders.iter().map(done).collect();
+    assert!(shares.iter().all(|share| *share > 0), "{shares:?}");
+    for grader in graders {
+        grader.drain().await;
+    }
+    assert!(grades.iter().all(|grade| grade.outcome == Outcome::Correct));
+    assert_eq!(bench.messages(declared::GRADE.name).await, 120);
+    assert_eq!(bench.messages(declared::DEAD.name).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_evaluation_has_its_turns_before_the_sweep_that_came_first_is_graded() {
+    let bench = Bench::start_with(400, slow(Duration::from_millis(50))).await;
+    for item in 0..400 {
+        bench.finish(item, &item.to_string()).await;
+    }
+    let late = EvaluationId::from_digest(&Digest::of(b"late"));
+    for item in 0..5 {
+        let mut completion = bench.completion(item, &item.to_string());
+        completion.key.evaluation = late.clone();
+        bench.context.publisher.publish(&completion, None).await.unwrap();
+    }
+    let grader = bench.grader();
+    bench.grades_of(&late, 5).await;
+    let graded = bench.messages(declared::GRADE.name).await;
+    grader.drain().await;
+    assert!(graded < 200, "{graded} were graded first");
 }

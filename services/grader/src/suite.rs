@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tidemill_domain::{Completion, Digest, Grade, GraderSpec, Item, Manifest, Timestamp};
 use tidemill_storage::Store;
 
+use crate::grade::outcome_without_grading;
+use crate::lanes::LaneName;
 use crate::{Grader, Runners};
 
 /// Suites kept. Completions of a few evaluations come mixed; as many manifests stay in memory anyway.
@@ -25,7 +27,7 @@ impl Suite {
         let graders = manifest
             .benchmarks
             .iter()
-            .map(|benchmark| Grader::new(&benchmark.grader, &benchmark.reasoning))
+            .map(|benchmark| Grader::new(&benchmark.grader, &benchmark.reasoning).measuring(&benchmark.metrics))
             .collect();
         Self { manifest, graders }
     }
@@ -39,6 +41,16 @@ impl Suite {
     pub(crate) fn grade(&self, item: &Item, completion: &Completion, now: Timestamp) -> Option<Grade> {
         let grader = self.graders.get(completion.key.benchmark as usize)?;
         Some(grader.grade(item, completion, now))
+    }
+
+    /// Where a completion is graded that is not graded in place.
+    pub(crate) fn lane(&self, completion: &Completion) -> Option<LaneName> {
+        let index = completion.key.benchmark;
+        let benchmark = self.manifest.benchmarks.get(index as usize)?;
+        if outcome_without_grading(completion).is_some() {
+            return None;
+        }
+        LaneName::of(benchmark.grader.kind(), self.is_outside(index), completion.text.len())
     }
 
     /// Whether something outside of this process grades a benchmark.

@@ -164,7 +164,7 @@ async fn contents(place: &Place, config: &Config, broker: Broker) -> Vec<Finding
     let mut findings = fill::streams(&broker).await;
     findings.push(fill::room(place, config, &broker).await);
     findings.push(fill::held(&broker).await);
-    findings.push(fill::waits(&broker).await);
+    findings.extend(fill::processes(&broker).await);
     findings.extend(engines::replicas(&broker).await);
     if let Ok(store) = Store::open(place.common.store_address(config)) {
         let context = Context::new("command", broker, store, config.clone().into());

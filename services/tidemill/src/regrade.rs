@@ -224,14 +224,16 @@ impl<'a> Work<'a> {
         fold: Fold,
         folder: &'a str,
     ) -> Self {
-        let graders = manifest.benchmarks.iter();
-        let graders = graders.map(|benchmark| Grader::new(&benchmark.grader, &benchmark.reasoning));
+        let graders = manifest
+            .benchmarks
+            .iter()
+            .map(|benchmark| Grader::new(&benchmark.grader, &benchmark.reasoning).measuring(&benchmark.metrics));
         Self {
             context,
             event,
             manifest,
             graders: graders.collect(),
-            runners: Runners::new(&context.config.grader.sandbox),
+            runners: Runners::of(&context.config.grader),
             fold,
             writer: Some(Writer::new(&context.store, folder, Limits::default())),
             folder,

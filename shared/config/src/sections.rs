@@ -132,7 +132,7 @@ pub struct Loader {
     pub endpoint_patience: Duration,
     /// Completions that may wait for their grades, over all evaluations, before nothing more is released. They are never
     /// more than this, but for what other server groups have out at that moment (twice their slots). A hundred thousand
-    /// answers of 4 KB take 400 MB of the DONE stream. Default 100000.
+    /// answers of 4 KB take 400 MB of the DONE stream. Above 120,000 slow grades may hold others up. Default 100000.
     pub max_ungraded: u32,
     /// Starts of an engine that keeps dying, for one evaluation. Default 5.
     pub engine_starts: u32,
@@ -204,22 +204,35 @@ impl Default for Generator {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Grader {
-    /// Completions that one grader holds at once. Default 256.
+    /// Completions that one grader holds at once. Of these a fifth each, being graded or waiting, are for long answers and
+    /// costly families on threads, for programs, for judges and for other commands; what is beyond is given back to the
+    /// broker for a while, so that a slow family holds no other one up. At least 5 for that to hold. Default 256.
     pub max_in_flight: u32,
+    /// Threads for grades that take more than half a millisecond; at most a fifth of `max_in_flight`. 0: as many as cores.
+    /// Default 0.
+    pub threads: u32,
     /// Every grade blocks a thread for so long besides, as a slow grader would: to measure what that does to the rest.
     /// Default `0s`.
     #[serde(with = "duration")]
     pub delay: Duration,
     /// Where generated programs run.
     pub sandbox: Sandbox,
+    /// The programs that suites may have run here to grade answers, each as a list of the program and its arguments, exactly as
+    /// suites write it. They run as the grader does, outside of any sandbox. Default none.
+    pub commands: Vec<Vec<String>>,
+    /// Processes of each such program at once, at least 1. Default 2.
+    pub command_processes: u32,
 }
 
 impl Default for Grader {
     fn default() -> Self {
         Self {
             max_in_flight: 256,
+            threads: 0,
             delay: Duration::ZERO,
             sandbox: Sandbox::default(),
+            commands: Vec::new(),
+            command_processes: 2,
         }
     }
 }

@@ -13,6 +13,7 @@ use tokio_util::task::TaskTracker;
 use crate::clock::now;
 use crate::connect::Broker;
 use crate::lease::{Certainty, Held};
+use crate::loads::Loads;
 use crate::publish::Publisher;
 use crate::waits::Waits;
 
@@ -29,6 +30,8 @@ pub struct Context {
     pub publisher: Publisher,
     /// What this process waits for.
     pub waits: Waits,
+    /// How much this process has in hand.
+    pub loads: Loads,
     /// The object store.
     pub store: Store,
     /// The effective configuration.
@@ -57,6 +60,7 @@ impl Context {
             holder: holder(role).into(),
             publisher: Publisher::new(broker.jetstream.clone(), cancelled.clone(), waits.clone()),
             waits,
+            loads: Loads::default(),
             broker,
             store,
             config,

@@ -68,6 +68,15 @@ impl Failure {
         Self::new(Class::Cancelled, "draining")
     }
 
+    /// Work given back for want of room, to come again after the pause: no failure, and not counted as one.
+    #[must_use]
+    pub fn later(reason: impl Into<String>, pause: Duration) -> Self {
+        Self {
+            pause: Some(pause),
+            ..Self::new(Class::Cancelled, reason)
+        }
+    }
+
     pub(crate) fn new(class: Class, reason: impl Into<String>) -> Self {
         Self {
             class,

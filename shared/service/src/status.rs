@@ -11,7 +11,7 @@ use tidemill_streams::subject;
 use tokio::time::{Instant, timeout_at};
 
 use crate::backoff::Backoff;
-use crate::{Broker, Context};
+use crate::{Broker, Context, Load};
 
 /// What a process says of itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -22,6 +22,9 @@ pub struct Status {
     pub holder: String,
     /// What it waits for, the longest first; empty while it works or has nothing to do.
     pub waits: Vec<Stalled>,
+    /// What it has in hand of each kind of work, where it says; none of an older process.
+    #[serde(default)]
+    pub loads: Vec<Load>,
 }
 
 /// Something that a process waits for.
@@ -70,6 +73,7 @@ fn status(context: &Context) -> Status {
         schema: 1,
         holder: context.holder.to_string(),
         waits: waits.collect(),
+        loads: context.loads.all(),
     }
 }
 

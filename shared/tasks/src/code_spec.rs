@@ -57,7 +57,13 @@ pub(crate) fn decode(fields: &mut Fields<'_, '_>) -> Option<(GraderSpec, Vec<Mat
             is_whole = false;
         }
         if let Some(source) = fields.optional(name, |source: &String| template::check(source)) {
-            material.push(Material { name, field, source });
+            let name = (*name).into();
+            material.push(Material {
+                name,
+                field,
+                source,
+                is_json: false,
+            });
         } else {
             is_whole &= fields.raw(name).is_none();
         }

@@ -14,6 +14,7 @@
 mod suite;
 
 mod load;
+mod material;
 
 mod answer;
 mod code_spec;

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use tidemill_domain::{Benchmark, CodeLanguage, GraderSpec, Item, Manifest, Metric, Reasoning};
+use tidemill_domain::{
+    Benchmark, CodeLanguage, GraderSpec, Item, JsonCheck, Manifest, Metric, MetricSource, Reasoning,
+};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -98,14 +100,21 @@ impl Overrides {
             .into_iter()
             .flatten()
             .find_map(|change| change.metrics.as_ref());
-        if let Some((place, names)) = metrics {
-            match options::read_metrics(names, benchmark.settings.samples) {
-                Ok(metrics) => benchmark.metrics = metrics,
-                Err(message) => {
-                    let place = place.benchmark(BenchmarkLabel::Name(benchmark.name.to_string()));
-                    problems.error(place, message);
-                }
+        let kept = benchmark
+            .metrics
+            .iter()
+            .filter(|metric| metric.source != MetricSource::Measure);
+        let kept: Vec<String> = kept.map(|metric| metric.name.clone()).collect();
+        let names = metrics.map_or(&kept, |(_, names)| names);
+        let own = benchmark.grader.metrics();
+        match (options::read_metrics(names, benchmark.settings.samples, &own), metrics) {
+            (Ok(metrics), _) => benchmark.metrics = metrics,
+            (Err(message), Some((place, _))) => {
+                let place = place.benchmark(BenchmarkLabel::Name(benchmark.name.to_string()));
+                problems.error(place, message);
             }
+            // What a suite asked for has the samples that it needs.
+            (Err(_), None) => {}
         }
     }
 
@@ -140,8 +149,27 @@ pub fn misfit(grader: &GraderSpec, item: &Item) -> Option<String> {
             CodeLanguage::Python => &["tests", "entry_point"],
             CodeLanguage::Command { .. } => &["expected"],
         },
+        GraderSpec::Instructions { .. } => &["instructions", "arguments"],
+        GraderSpec::JsonSchema {
+            check: JsonCheck::Schema,
+            schema: None,
+        } => &["schema"],
         _ => &[],
     };
+    let is_by_target = !matches!(
+        grader,
+        GraderSpec::Code { .. }
+            | GraderSpec::Instructions { .. }
+            | GraderSpec::JsonSchema { .. }
+            | GraderSpec::Command { .. }
+            | GraderSpec::Likelihood { .. }
+    );
+    if is_by_target && item.targets.is_empty() {
+        return Some(format!(
+            "has no target, which grader kind {} compares with{advice}",
+            grader.kind()
+        ));
+    }
     if let Some(missing) = needed.iter().find(|name| item.material(name).is_none()) {
         return Some(format!(
             "has no {missing}, which grader kind {} needs{advice}",
@@ -245,7 +273,7 @@ fn change(text: &str, fields: &mut Fields<'_, '_>, written: &str) -> Change {
     let grader = grader(text, fields, written);
     let reasoning = options::optional_reasoning(fields);
     // How many samples there are is known of each benchmark; here only the names can be wrong.
-    let rule = |names: &Vec<String>| options::read_metrics(names, u32::MAX).map(|_| ());
+    let rule = |names: &Vec<String>| options::read_metrics(names, u32::MAX, &[]).map(|_| ());
     let metrics = fields.optional("metrics", rule);
     let at = |Located { value, line }| (fields.place().line(line).field("metrics"), value);
     Change {
@@ -381,6 +409,13 @@ mod tests {
             ("kind = \"choice\"", item("Paris", &[], &[]), Some("no letter")),
             (code, item("x", &[], &["tests", "entry_point"]), None),
             (code, item("x", &[], &["entry_point"]), Some("has no tests")),
+            (
+                "kind = \"instructions\"",
+                item("x", &[], &["arguments"]),
+                Some("has no instructions"),
+            ),
+            ("kind = \"json_schema\"", item("x", &[], &["schema"]), None),
+            ("kind = \"json_schema\"", item("x", &[], &[]), Some("has no schema")),
         ] {
             let said = misfit(&spec(grader), &item);
             assert_eq!(said.is_some(), part.is_some(), "{grader}: {said:?}");

@@ -17,6 +17,7 @@ use crate::faults::Faults;
 use crate::fields::Located;
 use crate::grader_spec::Material;
 use crate::ids::{Ids, content_digest};
+use crate::material;
 use crate::shots::{Shots, continuation};
 use crate::sink::{Sink, Stopped};
 use crate::template::{Filter, Template, context, environment};
@@ -150,7 +151,12 @@ impl<'e> Templates<'e> {
             None => None,
         };
         let compile = |material: &'e Material| {
-            let template = Template::text(environment, &material.source.value).map_err(Fault::of(material.field))?;
+            let source = &material.source.value;
+            let template = match material.is_json {
+                true => Template::value(environment, source.trim()),
+                false => Template::text(environment, source),
+            };
+            let template = template.map_err(Fault::of(material.field))?;
             Ok((material, template))
         };
         let material = entry.material.iter().map(compile).collect::<Result<_, Fault>>()?;
@@ -207,13 +213,20 @@ impl<'e> Templates<'e> {
     /// What else the grader needs of one row.
     fn material(&self, row: &Value) -> Result<Vec<(String, String)>, Fault> {
         let render = |(material, template): &(&Material, Template<'_>)| {
-            let text = template
-                .render(row)
-                .and_then(|text| code_spec::checked(material.name, text));
+            let text = match material.is_json {
+                true => template.evaluate(row).and_then(|value| answer::text_or_json(&value)),
+                false => template
+                    .render(row)
+                    .and_then(|text| code_spec::checked(&material.name, text)),
+            };
             let text = text.map_err(Fault::of(material.field))?;
-            Ok((material.name.to_owned(), text))
+            Ok((material.name.to_string(), text))
         };
-        self.material.iter().map(render).collect()
+        let material = self.material.iter().map(render).collect::<Result<Vec<_>, Fault>>()?;
+        match material::error(self.grader, &material) {
+            Some((field, message)) => Err(Fault::of(field)(message)),
+            None => Ok(material),
+        }
     }
 
     /// The reference side of one row.

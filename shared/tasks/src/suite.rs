@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tidemill_domain::{CodeLimits, Continuation, Normalise, ProgramPlace, Take, Tier};
+use tidemill_domain::{
+    CodeLimits, Continuation, JsonCheck, Normalise, Normaliser, ProgramPlace, RougeMeasure, Take, Tier, Tokenise, Words,
+};
 
 pub(crate) const MAX_FAILURE_RATE: f64 = 0.02;
 pub(crate) const MAX_TOKENS: u32 = 256;
@@ -15,6 +17,12 @@ pub(crate) const TOP_P: f64 = 1.0;
 pub(crate) const REPETITION_PENALTY: f64 = 1.0;
 pub(crate) const SAMPLES: u32 = 1;
 pub(crate) const TAKE: Take = Take::Last;
+pub(crate) const WORDS: Words = Words::Squad;
+pub(crate) const ROUGE: RougeMeasure = RougeMeasure::Longest;
+pub(crate) const TOKENISE: Tokenise = Tokenise::V13a;
+pub(crate) const JSON_CHECK: JsonCheck = JsonCheck::Schema;
+pub(crate) const SECONDS: u32 = 30;
+pub(crate) const MAX_SECONDS: u32 = 600;
 pub(crate) const NORMALISE: Normalise = Normalise::None;
 pub(crate) const LANGUAGE: &str = "python";
 pub(crate) const PROGRAM: ProgramPlace = ProgramPlace::Fenced;
@@ -324,6 +332,12 @@ pub enum GraderTable {
         /// Compare without punctuation. Default false.
         #[schemars(default)]
         ignore_punctuation: bool,
+        /// What makes no difference between answer and target, in any order: `unicode` (NFKC), `latex` (dollar signs, `\text{}` and
+        /// the like), `case`, `numbers` (thousands separators, zeros after the point), `punctuation`, `articles` (a, an, the),
+        /// `whitespace`. Default none.
+        #[schemars(default)]
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        normalisers: Vec<Normaliser>,
     },
     /// A pattern finds the answer, which must equal a target.
     Regex {
@@ -335,6 +349,18 @@ pub enum GraderTable {
         /// Compare without regard to case. Default false.
         #[schemars(default)]
         ignore_case: bool,
+        /// The number of the pattern's group that is the answer, 0 for the whole match. Default the first group, else the whole
+        /// match.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        group: Option<u32>,
+        /// Patterns for answers in which the first finds nothing, tried in this order. Default none.
+        #[schemars(default)]
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        fallbacks: Vec<String>,
+        /// What makes no difference between answer and target, as for kind `exact`. Default none.
+        #[schemars(default)]
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        normalisers: Vec<Normaliser>,
     },
     /// The last number of the answer equals the target as a number.
     Numeric {
@@ -344,6 +370,13 @@ pub enum GraderTable {
         /// Largest absolute difference that still counts as equal. Default 0.
         #[schemars(default, range(min = 0.0))]
         tolerance: f64,
+    },
+    /// The answer equals the target as mathematics: fractions, roots, units, percent, sets, intervals, formulas. It is what the last
+    /// `\boxed{}` holds, else what is announced as the answer, else the last formula, else the last number.
+    Math {
+        /// Narrows where the answer is looked for: the last match's first group. Default everywhere.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pattern: Option<String>,
     },
     /// A letter or an option's text names one of the choices.
     Choice {
@@ -401,6 +434,70 @@ pub enum GraderTable {
         #[schemars(default = "defaults::memory_mib", range(min = 64))]
         memory_mib: u32,
     },
+    /// The share of words that the answer and its best target have in common: the harmonic mean of precision and recall.
+    F1 {
+        /// How texts are made comparable: `squad` or `drop`. Default `squad`.
+        #[schemars(default = "defaults::words", extend("enum" = ["squad", "drop"]), with = "String")]
+        words: Words,
+    },
+    /// ROUGE against the best target.
+    Rouge {
+        /// The score: `rouge1`, `rouge2` or `rougeL`; all three are measured. Default `rougeL`.
+        #[schemars(default = "defaults::rouge", extend("enum" = ["rouge1", "rouge2", "rougeL"]), with = "String")]
+        measure: RougeMeasure,
+        /// Compare words of more than three letters by their stems. Default false.
+        #[schemars(default)]
+        stem: bool,
+    },
+    /// BLEU against all targets: of each answer as its score, of the corpus as a metric.
+    Bleu {
+        /// How texts become words: `13a`, `characters` or `none`. Default `13a`.
+        #[schemars(default = "defaults::tokenise", extend("enum" = ["13a", "characters", "none"]), with = "String")]
+        tokenise: Tokenise,
+    },
+    /// chrF against the best target: of each answer as its score, of the corpus as a metric.
+    Chrf {
+        /// Words too, as chrF++ has them. Default false.
+        #[schemars(default)]
+        words: bool,
+    },
+    /// Instructions that a program can check, IFEval's. It needs no target: `target` may be empty.
+    Instructions {
+        /// The ids of a row's instructions; a template that gives a list.
+        instructions: String,
+        /// The arguments of each, as maps; a template that gives a list. What is null there does not count.
+        arguments: String,
+        /// The score is that of the loose checks. Both are measured. Default false.
+        #[schemars(default)]
+        loose: bool,
+    },
+    /// JSON in the answer. `target` may be empty unless `check` is `equal`.
+    #[serde(rename = "json_schema")]
+    JsonSchema {
+        /// What it must be: `valid` JSON at all, as the `schema` says, or `equal` to a target. Default `schema`.
+        #[schemars(default = "defaults::json_check", extend("enum" = ["valid", "schema", "equal"]), with = "String")]
+        check: JsonCheck,
+        /// The schema, as JSON; a template over the row's columns. Needed for `schema`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        schema: Option<String>,
+        /// The file of a schema of all rows, relative to the suite file, instead of `schema`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        schema_file: Option<String>,
+    },
+    /// A program of your own, which reads and writes a line of JSON an answer. It runs only where the graders' configuration
+    /// names it, in `[grader] commands`. `target` may be empty.
+    Command {
+        /// The program and its arguments.
+        #[schemars(length(min = 1), inner(length(min = 1)))]
+        command: Vec<String>,
+        /// How long one answer may take, 1 to 600. Default 30.
+        #[schemars(default = "defaults::seconds", range(min = 1, max = 600))]
+        seconds: u32,
+        /// What else the program is given of a row: names, each with a template. A value that is no text becomes JSON.
+        #[schemars(default)]
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        material: BTreeMap<String, String>,
+    },
 }
 
 /// The JSON Schema of a suite file, for editors and checks outside this program.
@@ -454,6 +551,26 @@ mod defaults {
 
     pub(super) fn take() -> tidemill_domain::Take {
         super::TAKE
+    }
+
+    pub(super) fn words() -> tidemill_domain::Words {
+        super::WORDS
+    }
+
+    pub(super) fn rouge() -> tidemill_domain::RougeMeasure {
+        super::ROUGE
+    }
+
+    pub(super) fn tokenise() -> tidemill_domain::Tokenise {
+        super::TOKENISE
+    }
+
+    pub(super) fn json_check() -> tidemill_domain::JsonCheck {
+        super::JSON_CHECK
+    }
+
+    pub(super) fn seconds() -> u32 {
+        super::SECONDS
     }
 
     pub(super) fn normalise() -> tidemill_domain::Normalise {

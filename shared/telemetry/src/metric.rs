@@ -72,10 +72,17 @@ pub enum Metric {
     Grades,
     /// Seconds from a completion to its grade, by `family`.
     GradeLatencySeconds,
-    /// Completions not yet delivered to a grader.
+    /// Completions without a grade, by `place` (stream: not delivered to a grader yet; graders: delivered).
     GradeBacklog,
     /// Seconds since the oldest completion without a grade was stored; 0 when grading keeps up.
     GradeBacklogAgeSeconds,
+    /// Completions that a grader has delivered and does not grade in place, by `family` and `state` (running, waiting for
+    /// their turn, or given back to the broker to come again).
+    GradesHeld,
+    /// Seconds since the oldest completion was generated that a grader holds, by `family`.
+    GradesHeldAgeSeconds,
+    /// Deliveries that a grader gave back because its family's lane was full, by `family`.
+    GradesGivenBack,
     /// Result messages, by `kind` (provisional, final).
     Results,
     /// Seconds from a checkpoint's writing to its visible result, by `tier`: the objective.
@@ -94,7 +101,7 @@ pub enum Metric {
 
 impl Metric {
     /// Every metric.
-    pub const ALL: [Self; 43] = [
+    pub const ALL: [Self; 46] = [
         Self::Deliveries,
         Self::Redeliveries,
         Self::Settled,
@@ -131,6 +138,9 @@ impl Metric {
         Self::GradeLatencySeconds,
         Self::GradeBacklog,
         Self::GradeBacklogAgeSeconds,
+        Self::GradesHeld,
+        Self::GradesHeldAgeSeconds,
+        Self::GradesGivenBack,
         Self::Results,
         Self::WrittenToVisibleSeconds,
         Self::Archived,
@@ -180,6 +190,9 @@ impl Metric {
             Self::GradeLatencySeconds => "tidemill_grade_latency_seconds",
             Self::GradeBacklog => "tidemill_grade_backlog",
             Self::GradeBacklogAgeSeconds => "tidemill_grade_backlog_age_seconds",
+            Self::GradesHeld => "tidemill_grades_held",
+            Self::GradesHeldAgeSeconds => "tidemill_grades_held_age_seconds",
+            Self::GradesGivenBack => "tidemill_grades_given_back_total",
             Self::Results => "tidemill_results_total",
             Self::WrittenToVisibleSeconds => "tidemill_written_to_visible_seconds",
             Self::Archived => "tidemill_archived_total",

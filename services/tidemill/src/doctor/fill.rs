@@ -1,5 +1,6 @@
 //! How full everything is, and who waits for what.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{anyhow, bail};
@@ -7,7 +8,8 @@ use async_nats::jetstream::consumer;
 use futures::TryStreamExt as _;
 use serde_json::{Value, json};
 use tidemill_config::Config;
-use tidemill_service::{Broker, Context, status};
+use tidemill_service::status::Status;
+use tidemill_service::{Broker, Context, Load, status};
 use tidemill_streams::{Retention, declared};
 
 use super::{Finding, finding};
@@ -166,12 +168,32 @@ async fn consumers(broker: &Broker) -> anyhow::Result<Vec<Held>> {
     Ok(held)
 }
 
-/// What each process waits for.
-pub(super) async fn waits(broker: &Broker) -> Finding {
-    let statuses = match status::ask(broker, ANSWERS_WITHIN).await {
-        Ok(statuses) => statuses,
-        Err(error) => return finding("processes", Err(anyhow!("{error}"))),
+/// What each process waits for, and what graders have in hand.
+pub(super) async fn processes(broker: &Broker) -> Vec<Finding> {
+    match status::ask(broker, ANSWERS_WITHIN).await {
+        Ok(statuses) => vec![waits(&statuses), families(&statuses)],
+        Err(error) => vec![finding("processes", Err(anyhow!("{error}")))],
+    }
+}
+
+/// How grading gets on, family by family, over all processes that answered.
+fn families(statuses: &[Status]) -> Finding {
+    let mut families: BTreeMap<&str, Load> = BTreeMap::new();
+    for load in statuses.iter().flat_map(|status| &status.loads) {
+        let known = families.remove(load.kind.as_str());
+        let both = known.map_or_else(|| load.clone(), |known| known.and(load));
+        families.insert(load.kind.as_str(), both);
+    }
+    let lines: Vec<String> = families.values().map(Load::line).collect();
+    let line = if lines.is_empty() {
+        "no process says that it has graded anything".to_owned()
+    } else {
+        lines.join("; ")
     };
+    finding("grading families", Ok(line)).with(families.values().map(|load| json!(load)).collect())
+}
+
+fn waits(statuses: &[Status]) -> Finding {
     let figures = json!(statuses);
     let waiting: Vec<String> = statuses
         .iter()

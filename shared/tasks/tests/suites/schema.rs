@@ -1,6 +1,6 @@
 //! The published schema against what is accepted.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::support::{Folder, question_suite};
 use serde_json::Value;
@@ -91,11 +91,18 @@ fn graders() -> Vec<GraderTable> {
         GraderTable::Exact {
             ignore_case: true,
             ignore_punctuation: true,
+            normalisers: vec![tidemill_domain::Normaliser::Articles],
         },
         GraderTable::Regex {
             pattern: "x".to_owned(),
             take: tidemill_domain::Take::First,
             ignore_case: true,
+            group: Some(0),
+            fallbacks: vec!["y".to_owned()],
+            normalisers: vec![tidemill_domain::Normaliser::Unicode],
+        },
+        GraderTable::Math {
+            pattern: Some("x".to_owned()),
         },
         GraderTable::Numeric {
             pattern: Some("x".to_owned()),
@@ -136,6 +143,32 @@ fn graders() -> Vec<GraderTable> {
             cpu_seconds: 1,
             wall_seconds: 2,
             memory_mib: 64,
+        },
+        GraderTable::F1 {
+            words: tidemill_domain::Words::Drop,
+        },
+        GraderTable::Rouge {
+            measure: tidemill_domain::RougeMeasure::Two,
+            stem: true,
+        },
+        GraderTable::Bleu {
+            tokenise: tidemill_domain::Tokenise::Characters,
+        },
+        GraderTable::Chrf { words: true },
+        GraderTable::Instructions {
+            instructions: "[\"punctuation:no_comma\"]".to_owned(),
+            arguments: "{{ [{'num': none}] }}".to_owned(),
+            loose: true,
+        },
+        GraderTable::JsonSchema {
+            check: tidemill_domain::JsonCheck::Equal,
+            schema: Some("{\"type\": \"number\"}".to_owned()),
+            schema_file: None,
+        },
+        GraderTable::Command {
+            command: vec!["python3".to_owned(), "grade.py".to_owned()],
+            seconds: 5,
+            material: BTreeMap::from([("anything".to_owned(), "{{ q }}".to_owned())]),
         },
     ]
 }
