@@ -184,7 +184,9 @@ impl<E: Clone + Eq + Hash, W> Lane<E, W> {
     pub(crate) fn go_on(&mut self, now: Moment) -> Vec<Move<W>> {
         let mut moves = Vec::new();
         while self.running.len() < self.room.at_once {
-            let Some((place, started)) = self.next_turn() else { break };
+            let Some((place, started)) = self.next_turn() else {
+                break;
+            };
             let running = Running {
                 family: started.family,
                 since: started.since,

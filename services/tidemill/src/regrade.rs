@@ -224,10 +224,9 @@ impl<'a> Work<'a> {
         fold: Fold,
         folder: &'a str,
     ) -> Self {
-        let graders = manifest
-            .benchmarks
-            .iter()
-            .map(|benchmark| Grader::new(&benchmark.grader, &benchmark.reasoning).measuring(&benchmark.metrics));
+        let graders = manifest.benchmarks.iter();
+        let graders =
+            graders.map(|benchmark| Grader::new(&benchmark.grader, &benchmark.reasoning).measuring(&benchmark.metrics));
         Self {
             context,
             event,

@@ -4,7 +4,7 @@ use crate::boxed::unwrapped;
 use crate::canonical::canonical;
 use crate::characters::plain;
 use crate::node::Node;
-use crate::parser::{Fault, parse};
+use crate::parser::parse;
 use crate::steps::Steps;
 
 /// Longer texts are no answers and are compared by their letters alone.
@@ -55,10 +55,8 @@ impl Answer {
                 source,
             };
         }
-        let node = match parse(inner, steps) {
-            Ok(node) => Some(node),
-            Err(Fault::Syntax | Fault::Exhausted) => None,
-        };
+        // What the parser does not understand, or not within the budget, stays a text.
+        let node = parse(inner, steps).ok();
         Self { source, node }
     }
 

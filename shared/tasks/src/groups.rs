@@ -164,7 +164,7 @@ impl GroupEntry {
             .iter()
             .filter(|benchmark| self.means(benchmark.name.as_str()))
         {
-            if !has(&benchmark.metrics, &metric.value) {
+            if !has(&benchmark.metrics, &metric.value) && !has(&benchmark.grader.metrics(), &metric.value) {
                 let place = self.place.line(metric.line).field("group.metric");
                 let message = format!(
                     "benchmark {:?} has no metric {:?}: add it to the benchmark's metrics, or leave the benchmark out",

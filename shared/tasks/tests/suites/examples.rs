@@ -23,12 +23,14 @@ fn rows(count: usize) -> String {
     (10..10 + count).map(row).collect()
 }
 
-fn prompts(items: &[Item]) -> Vec<&str> {
-    let text = |item| match item {
-        Prompt::Text(text) => text.as_str(),
-        Prompt::Chat(_) => panic!("a chat"),
+fn prompts(items: &[Item]) -> Vec<String> {
+    let text = |item: &'_ Item| -> String {
+        match &item.prompt {
+            Prompt::Text(text) => text.clone(),
+            Prompt::Chat(_) => panic!("a chat"),
+        }
     };
-    items.iter().map(|item| text(&item.prompt)).collect()
+    items.iter().map(text).collect()
 }
 
 #[test]
