@@ -92,6 +92,20 @@ pub const CAPACITY: Bucket = Bucket {
     max_bytes: 4 << 20,
 };
 
+/// What judges said: a digest of judge, question and grader to the reply. What is old, or does not fit, is asked for again.
+pub const VERDICTS: Bucket = Bucket {
+    name: "tm_verdicts",
+    purpose: "what judges said, which graders take over: a digest of the judge's model, what it was asked and the grader's version to the reply (JSON)",
+    max_age: Some(Duration::from_secs(30 * 24 * 60 * 60)),
+    max_bytes: 256 << 20,
+};
+
+/// The key of what a judge said.
+#[must_use]
+pub fn verdict(question: &Digest) -> String {
+    question.hex()[..32].to_owned()
+}
+
 /// The key of the lengths of a block's answers in a run.
 #[must_use]
 pub fn lengths_of_run(run: &RunId, block: &Digest) -> String {
@@ -122,8 +136,8 @@ fn short(parts: &[&str]) -> String {
 }
 
 /// Every bucket.
-pub const ALL: [Bucket; 9] = [
-    GROUPS, LEASES, META, FAILURES, ARCHIVE, SUITES, LENGTHS, PARKED, CAPACITY,
+pub const ALL: [Bucket; 10] = [
+    GROUPS, LEASES, META, FAILURES, ARCHIVE, SUITES, LENGTHS, PARKED, CAPACITY, VERDICTS,
 ];
 
 impl Bucket {

@@ -74,6 +74,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "grader",
         &[
             "sandbox",
+            // Judges are servers of models, and asked as engines are.
+            "inference",
             "domain",
             "maths",
             "codec",

@@ -82,6 +82,7 @@ pub(crate) fn grade(item: u32, sample: u32, outcome: Outcome) -> Grade {
         span: None,
         canonical: None,
         measures: Vec::new(),
+        judge: None,
     }
 }
 

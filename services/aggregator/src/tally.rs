@@ -2,7 +2,7 @@
 //! it; order and repeats change nothing.
 
 use tidemill_domain::{
-    Benchmark, BenchmarkName, BenchmarkResult, Columns, Grade, ItemKey, MetricResult, Outcome, OutcomeCounts,
+    Benchmark, BenchmarkName, BenchmarkResult, Columns, Grade, ItemKey, JudgeUse, MetricResult, Outcome, OutcomeCounts,
     SubsetResult,
 };
 use tidemill_statistics::bounds;
@@ -41,6 +41,7 @@ pub(crate) struct Tally {
     cached_prompt_tokens: Option<u64>,
     reusable_prompt_tokens: Option<u64>,
     continued: u64,
+    judge: Option<JudgeUse>,
 }
 
 impl Tally {
@@ -68,6 +69,7 @@ impl Tally {
             cached_prompt_tokens: None,
             reusable_prompt_tokens: None,
             continued: 0,
+            judge: None,
         }
     }
 
@@ -101,6 +103,9 @@ impl Tally {
         add(&mut self.cached_prompt_tokens, grade.served.cached_tokens);
         add(&mut self.reusable_prompt_tokens, grade.served.reusable_tokens);
         self.continued += u64::from(grade.served.continuations > 0);
+        if let Some(cost) = &grade.judge {
+            self.judge.get_or_insert_default().add(cost);
+        }
         true
     }
 
@@ -199,6 +204,7 @@ impl Tally {
             cached_prompt_tokens: self.cached_prompt_tokens,
             reusable_prompt_tokens: self.reusable_prompt_tokens,
             continued: self.continued,
+            judge: self.judge,
             metrics: self.metrics(effort),
             subsets: self.subsets(effort),
         }
@@ -408,7 +414,7 @@ impl Mean {
 
 #[cfg(test)]
 mod tests {
-    use tidemill_domain::{ClusterColumn, Served};
+    use tidemill_domain::{ClusterColumn, JudgeCost, Served};
 
     use super::*;
 
@@ -503,6 +509,51 @@ mod tests {
         assert_eq!(
             (result.truncated_in_reasoning, result.truncated_in_reasoning_rate),
             (1, 0.25)
+        );
+    }
+
+    #[test]
+    fn what_judging_took_is_added_up_and_absent_where_no_judge_was_asked() {
+        let mut tally = Tally::new(&crate::fold::tests::benchmark(3, 1), Columns::default());
+        let grade = |item, outcome, judge| Grade {
+            judge,
+            ..crate::fold::tests::grade(item, 0, outcome)
+        };
+        tally.apply(&grade(0, Outcome::NoAnswer, None));
+        assert_eq!(tally.result(Effort::Final).judge, None);
+        let cost = JudgeCost {
+            verdicts: 3,
+            cached: 1,
+            requests: 4,
+            prompt_tokens: 100,
+            completion_tokens: 10,
+            unreadable: 2,
+            disagreed: true,
+        };
+        tally.apply(&grade(1, Outcome::Correct, Some(cost)));
+        let ungraded = JudgeCost {
+            verdicts: 1,
+            requests: 3,
+            unreadable: 3,
+            ..JudgeCost::default()
+        };
+        tally.apply(&grade(2, Outcome::Ungraded, Some(ungraded)));
+        let result = tally.result(Effort::Final);
+        let expected = JudgeUse {
+            verdicts: 4,
+            cached: 1,
+            cache_hit_rate: 0.25,
+            requests: 7,
+            prompt_tokens: 100,
+            completion_tokens: 10,
+            unreadable: 5,
+            disagreed: 1,
+        };
+        assert_eq!(result.judge, Some(expected));
+        assert_eq!(
+            (result.mean, result.outcomes.ungraded),
+            (Some(0.5), 1),
+            "no verdict is no score"
         );
     }
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use tidemill_domain::{Digest, Measured, Reasoning, Span};
+use tidemill_domain::{Digest, JudgeCost, Measured, Reasoning, Span};
 
 /// The longest extraction a grade keeps, in bytes: a grade is a small message, whatever the model wrote.
 const MAX_EXTRACTED_BYTES: usize = 2_048;
@@ -30,6 +30,8 @@ pub(crate) struct Finding {
     pub(crate) named: Vec<(String, Measured)>,
     /// Why it is worth that much, where the rest does not say.
     pub(crate) reason: Option<String>,
+    /// What a judge took for it.
+    pub(crate) judge: Option<JudgeCost>,
 }
 
 /// What an answer is worth.
@@ -61,6 +63,7 @@ impl Finding {
             measures: Vec::new(),
             named: Vec::new(),
             reason: None,
+            judge: None,
         }
     }
 

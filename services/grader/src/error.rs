@@ -1,5 +1,25 @@
 //! Why a grader could not do its work.
 
+use std::fmt;
+use std::time::Duration;
+
+use tidemill_domain::{JudgeCost, Outcome};
+
+/// A grade that cannot be made now: its completion is to be given back, and delivered again after the pause.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Postponed {
+    /// Why.
+    pub reason: String,
+    /// The pause; `None` for none.
+    pub pause: Option<Duration>,
+}
+
+impl fmt::Display for Postponed {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.reason)
+    }
+}
+
 /// A fault of the grader or of what it was given; the sample's outcome is then `grader_error`, never wrong.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -64,6 +84,20 @@ pub enum Error {
     /// A run told nothing of the program, however often it was tried.
     #[error("learn of the program: {0}")]
     Run(String),
+    /// There is no such judge here.
+    #[error("ask judge {0}")]
+    Judge(String),
+    /// The judge said nothing of the answer that is a verdict, or refuses to be asked.
+    #[error("{reason}")]
+    NoVerdict {
+        /// Why.
+        reason: String,
+        /// What it took all the same.
+        cost: JudgeCost,
+    },
+    /// Nothing is wrong, and nothing is known yet.
+    #[error("grade now: {0}")]
+    Postponed(Postponed),
     /// The family asks something outside of this process, which was not to be asked.
     #[error("grade by {family} without what it runs")]
     Outside {
@@ -73,4 +107,22 @@ pub enum Error {
     /// The family broke.
     #[error("grade without a panic: {0}")]
     Panic(String),
+}
+
+impl Error {
+    /// What becomes of the sample: what gave no verdict has no grade, anything else is a fault of the grader.
+    pub(crate) const fn outcome(&self) -> Outcome {
+        match self {
+            Self::NoVerdict { .. } => Outcome::Ungraded,
+            _ => Outcome::GraderError,
+        }
+    }
+
+    /// What a judge took for no verdict.
+    pub(crate) const fn judge(&self) -> Option<JudgeCost> {
+        match self {
+            Self::NoVerdict { cost, .. } => Some(*cost),
+            _ => None,
+        }
+    }
 }

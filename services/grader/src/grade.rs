@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidemill_domain::{
-    Completion, Ending, Grade, GraderSpec, Item, Measured, Metric, MetricSource, Outcome, Reasoning, Span, Timestamp,
+    Completion, Ending, Grade, GraderSpec, Item, JudgeCost, Measured, Metric, MetricSource, Outcome, Reasoning, Span,
+    Timestamp,
 };
 
 use crate::answer::{Answer, Credit, Finding};
@@ -17,13 +18,14 @@ use crate::exact::Exact;
 use crate::family::Family;
 use crate::instructions::Instructions;
 use crate::json_schema::JsonSchema;
+use crate::judge::Judge;
 use crate::likelihood::Likelihood;
 use crate::maths::Math;
 use crate::numeric::Numeric;
 use crate::overlap::{Bleu, Chrf, F1, Rouge};
 use crate::regex::Regex;
 use crate::runner::{Runner, Runners};
-use crate::{Error, likelihood};
+use crate::{Error, Postponed, likelihood};
 
 /// Grades one completion of an item. To grade many, build a [`Grader`] once: it compiles the pattern.
 #[must_use]
@@ -107,6 +109,9 @@ impl Grader {
 
     /// Grades one completion, also by what has to be run or asked for that. `clock` is read once the verdict is there.
     ///
+    /// # Errors
+    /// [`Postponed`] where it cannot be graded now, which says nothing of the completion.
+    ///
     /// # Cancel safety
     /// What runs ends, and nothing is graded.
     pub async fn grade_with(
@@ -115,7 +120,7 @@ impl Grader {
         item: &Item,
         completion: &Completion,
         clock: fn() -> Timestamp,
-    ) -> Grade {
+    ) -> Result<Grade, Postponed> {
         let answer = match (&self.way, completion.ending) {
             (Ok(Way::Outside(_)), Ending::Scored) => None,
             (Ok(Way::Outside(runner)), _) if outcome_without_grading(completion).is_none() => {
@@ -126,9 +131,12 @@ impl Grader {
         match answer {
             Some((runner, answer)) => {
                 let judged = runner.judge(runners, item, &answer).await;
-                self.filled(self.verdict(judged, completion), completion, clock())
+                if let Err(Error::Postponed(postponed)) = judged {
+                    return Err(postponed);
+                }
+                Ok(self.filled(self.verdict(judged, completion), completion, clock()))
             }
-            None => self.grade(item, completion, clock()),
+            None => Ok(self.grade(item, completion, clock())),
         }
     }
 
@@ -156,6 +164,7 @@ impl Grader {
             span: verdict.span,
             canonical: verdict.canonical,
             measures: verdict.measures,
+            judge: verdict.judge,
         }
     }
 
@@ -183,7 +192,8 @@ impl Grader {
         match judged {
             Err(error) => Verdict {
                 reason: Some(error.to_string()),
-                ..Verdict::of(Outcome::GraderError)
+                judge: error.judge(),
+                ..Verdict::of(error.outcome())
             },
             Ok(Some(finding)) => Verdict::of_finding(self.in_order(finding), is_cut),
             Ok(None) if is_cut => Verdict::of(Outcome::Truncated),
@@ -257,6 +267,7 @@ fn way(spec: &GraderSpec) -> Result<Way, Error> {
             program: *program,
             limits: *limits,
         })),
+        GraderSpec::Judge(spec) => Way::Outside(Arc::new(Judge { spec: spec.clone() })),
         GraderSpec::F1 { words } => Way::Text(Arc::new(F1(*words))),
         GraderSpec::Rouge { measure, stem } => Way::Text(Arc::new(Rouge {
             measure: *measure,
@@ -287,6 +298,7 @@ struct Verdict {
     canonical: Option<String>,
     measures: Vec<Option<Measured>>,
     reason: Option<String>,
+    judge: Option<JudgeCost>,
 }
 
 impl Verdict {
@@ -301,6 +313,7 @@ impl Verdict {
             canonical: None,
             measures: Vec::new(),
             reason: None,
+            judge: None,
         }
     }
 
@@ -324,6 +337,7 @@ impl Verdict {
             // What a cut answer would have added to a metric is not known.
             measures: if is_cut { Vec::new() } else { finding.measures },
             reason: finding.reason,
+            judge: finding.judge,
             ..verdict
         }
     }

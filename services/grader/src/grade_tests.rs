@@ -95,6 +95,7 @@ fn a_grade_carries_what_the_aggregator_folds() {
         span: Some(Span { start: 8, end: 9 }),
         canonical: Some("4".to_owned()),
         measures: Vec::new(),
+        judge: None,
     };
     assert_eq!(grade, expected);
 }
@@ -418,9 +419,13 @@ const CODE: GraderSpec = GraderSpec::Code {
 
 /// A host on which nothing can be run.
 fn without_sandbox() -> Runners {
-    Runners::new(&tidemill_config::Sandbox {
+    let sandbox = tidemill_config::Sandbox {
         bubblewrap: Some("/nowhere/bwrap".into()),
         ..tidemill_config::Sandbox::default()
+    };
+    Runners::of(&tidemill_config::Grader {
+        sandbox,
+        ..tidemill_config::Grader::default()
     })
 }
 
@@ -438,7 +443,8 @@ async fn without_a_sandbox_a_program_is_not_run_and_not_wrong() {
     assert!(grader.is_outside());
     let grade = grader
         .grade_with(&runners, &problem(), &completion("def f(x): return x"), || Timestamp(9))
-        .await;
+        .await
+        .unwrap();
     assert_eq!(
         (grade.outcome, grade.grader.as_str(), grade.graded),
         (Outcome::GraderError, "code@1", Timestamp(9))
@@ -465,7 +471,8 @@ async fn what_holds_no_program_is_graded_without_a_sandbox() {
     ] {
         let grade = grader
             .grade_with(&runners, &problem(), &completion, || Timestamp(9))
-            .await;
+            .await
+            .unwrap();
         assert_eq!(grade.outcome, outcome, "{:?} {:?}", completion.ending, completion.text);
     }
 }
@@ -476,7 +483,8 @@ async fn an_item_without_its_tests_is_no_wrong_answer() {
     let item = item(&["the solution"], &[]);
     let grade = grader
         .grade_with(&runners, &item, &completion("def f(x): return x"), || Timestamp(9))
-        .await;
+        .await
+        .unwrap();
     assert_eq!(grade.outcome, Outcome::GraderError);
     assert!(grade.reason.unwrap().contains("entry_point"));
 }
@@ -485,9 +493,13 @@ async fn an_item_without_its_tests_is_no_wrong_answer() {
 #[tokio::test]
 async fn a_sandbox_that_does_not_start_any_more_is_looked_at_again() {
     let folder = tempfile::Builder::new().permissions(open_to_all()).tempdir().unwrap();
-    let runners = Runners::new(&tidemill_config::Sandbox {
+    let sandbox = tidemill_config::Sandbox {
         readable: vec![folder.path().to_owned()],
         ..tidemill_config::Sandbox::default()
+    };
+    let runners = Runners::of(&tidemill_config::Grader {
+        sandbox,
+        ..tidemill_config::Grader::default()
     });
     let grader = Grader::new(&CODE, &Reasoning::Think);
     let problem = problem();
@@ -495,6 +507,7 @@ async fn a_sandbox_that_does_not_start_any_more_is_looked_at_again() {
         grader
             .grade_with(&runners, &problem, &completion(text), || Timestamp(9))
             .await
+            .unwrap()
     };
     let right = graded("```python\ndef f(x): return x\n```").await;
     assert_eq!(right.outcome, Outcome::Correct, "{:?}", right.reason);

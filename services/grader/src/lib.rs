@@ -18,6 +18,7 @@ mod family;
 mod grade;
 mod instructions;
 mod json_schema;
+mod judge;
 mod lanes;
 mod likelihood;
 mod load;
@@ -36,7 +37,7 @@ mod suite;
 mod turns;
 
 pub use backlog::{Backlog, backlog};
-pub use error::Error;
+pub use error::{Error, Postponed};
 pub use grade::{Grader, grade};
 pub use runner::Runners;
 pub use service::run;

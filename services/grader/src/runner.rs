@@ -9,11 +9,13 @@ use std::time::{Duration, Instant};
 use tidemill_config::SandboxLevel;
 use tidemill_domain::Item;
 use tidemill_sandbox::{Fault, Level, Sandbox, Settings, Unavailable, Verdict};
+use tidemill_service::Context;
 
 use crate::Error;
 use crate::answer::{Answer, Finding};
 use crate::code::{self, Code, Task};
 use crate::command::Commands;
+use crate::judge::endpoint::Judges;
 
 /// How often a run is tried that says nothing of the program. A host that is busy for a moment is not for so long.
 const TRIES: usize = 3;
@@ -43,25 +45,28 @@ pub struct Runners {
     settings: Settings,
     sandbox: tokio::sync::Mutex<Option<Sandbox>>,
     refused: Mutex<Option<(Instant, Unavailable)>>,
+    pub(crate) judges: Judges,
     pub(crate) commands: Commands,
 }
 
 impl Runners {
-    /// With the sandbox that is configured.
+    /// With the sandbox, the programs and the judges that are configured.
     #[must_use]
-    pub fn new(config: &tidemill_config::Sandbox) -> Self {
+    pub fn of(config: &tidemill_config::Grader) -> Self {
         Self {
-            settings: settings(config),
+            settings: settings(&config.sandbox),
+            commands: Commands::new(config.commands.clone(), config.command_processes),
+            judges: Judges::new(config),
             ..Self::default()
         }
     }
 
-    /// With the sandbox and the programs that are configured.
+    /// With what graders share through the broker, until the process drains.
     #[must_use]
-    pub fn of(config: &tidemill_config::Grader) -> Self {
+    pub fn within(self, context: &Context) -> Self {
         Self {
-            commands: Commands::new(config.commands.clone(), config.command_processes),
-            ..Self::new(&config.sandbox)
+            judges: self.judges.within(context),
+            ..self
         }
     }
 
@@ -72,6 +77,11 @@ impl Runners {
     pub async fn sandbox_in_words(&self) -> Result<String, Error> {
         let described = Sandbox::describe(&self.settings).await;
         described.map_err(|refused| Error::Sandbox(refused.to_string()))
+    }
+
+    /// Says of each judge that is configured whether it serves its model.
+    pub async fn judges_in_words(&self) -> Vec<String> {
+        self.judges.in_words().await
     }
 
     /// The sandbox, opened unless it is; who comes meanwhile waits.

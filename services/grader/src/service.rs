@@ -45,7 +45,7 @@ impl Grading {
         Self {
             context: context.clone(),
             suites: Suites::default(),
-            runners: Runners::of(&context.config.grader),
+            runners: Runners::of(&context.config.grader).within(context),
             pool: Pool::new(&context.config.grader),
             latencies: Latencies::default(),
         }
@@ -70,7 +70,11 @@ impl Grading {
                 }
                 Action::Grade(completion, declared) => {
                     // Others have their turn while this grade is stored.
-                    let graded = self.grade(declared, completion, turn.take()).await;
+                    let graded = tokio::select! { biased;
+                        graded = self.grade(declared, completion, turn.take()) => graded,
+                        // Somebody else has it then, who may grade it sooner than whatever is waited for here.
+                        () = delivery.stopped.cancelled() => Err(Failure::cancelled()),
+                    };
                     fault::point(Point::GraderGraded);
                     Event::Graded(graded)
                 }
@@ -124,7 +128,7 @@ impl Grading {
         if declared.suite.is_outside(completion.key.benchmark) {
             let graded = graded_with(&declared, &completion, &self.runners).await;
             drop(turn);
-            return Ok(graded);
+            return graded;
         }
         let delay = self.context.config.grader.delay;
         let graded = tokio::task::spawn_blocking(move || {

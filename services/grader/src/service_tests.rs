@@ -19,6 +19,9 @@ use super::*;
 use crate::answer::tests::item;
 use crate::step::fault;
 
+#[path = "judged_tests.rs"]
+mod judged;
+
 const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Bench {
@@ -47,10 +50,14 @@ impl Bench {
     }
 
     async fn start_with(items: usize, config: Config) -> Self {
+        Self::start_of(config, manifest(items)).await
+    }
+
+    async fn start_of(config: Config, manifest: WholeManifest) -> Self {
         let broker = Broker::start().unwrap();
         let folder = tempfile::tempdir().unwrap();
         let context = context(&broker, folder.path(), config).await;
-        let manifest = context.store.put_whole(manifest(items)).await.unwrap();
+        let manifest = context.store.put_whole(manifest).await.unwrap();
         Self {
             broker,
             context,
@@ -188,15 +195,18 @@ async fn context(broker: &Broker, folder: &Path, config: Config) -> Context {
     Context::new("grader", connection, store, Arc::new(config))
 }
 
-fn manifest(items: usize) -> WholeManifest {
-    let settings = Settings {
+fn settings() -> Settings {
+    Settings {
         max_tokens: 10,
         temperature: 0.0,
         top_p: 1.0,
         stop: Vec::new(),
         seed: 0,
         samples: 1,
-    };
+    }
+}
+
+fn manifest(items: usize) -> WholeManifest {
     WholeManifest {
         suite: SuiteRef {
             name: SuiteName::try_new("suite").unwrap(),
@@ -206,7 +216,7 @@ fn manifest(items: usize) -> WholeManifest {
         max_failure_rate: 0.0,
         benchmarks: vec![WholeBenchmark {
             name: BenchmarkName::try_new("benchmark").unwrap(),
-            settings,
+            settings: settings(),
             grader: GraderSpec::Numeric {
                 pattern: None,
                 tolerance: 0.0,

@@ -6,7 +6,7 @@ use tidemill_domain::{Class, Completion, Grade, ItemKey, Outcome, Served, Timest
 use tidemill_service::{Failure, Settled, now};
 use tidemill_storage::{Error, StoredItem};
 
-use crate::{Runners, Suite};
+use crate::{Postponed, Runners, Suite};
 
 /// The grader that stands in the grade of a completion that could not be read.
 const NO_GRADER: &str = "none";
@@ -85,15 +85,29 @@ pub fn graded(declared: &Declared, completion: &Completion, at: Timestamp) -> Gr
 }
 
 /// Grades a completion, also by what has to be run for that.
-pub(crate) async fn graded_with(declared: &Declared, completion: &Completion, runners: &Runners) -> Graded {
+pub(crate) async fn graded_with(
+    declared: &Declared,
+    completion: &Completion,
+    runners: &Runners,
+) -> Result<Graded, Failure> {
     let grade = declared
         .suite
         .grade_with(runners, &declared.item, completion, now)
         .await;
-    Graded {
+    let grade = grade.transpose().map_err(postponed)?;
+    Ok(Graded {
         key: completion.key.clone(),
         grade: grade.map(Box::new),
         family: declared.suite.family(completion.key.benchmark),
+    })
+}
+
+/// What is given back on purpose: no failure of its message, however often it is.
+fn postponed(postponed: Postponed) -> Failure {
+    Failure {
+        class: Class::Cancelled,
+        reason: postponed.reason,
+        pause: postponed.pause,
     }
 }
 
@@ -179,6 +193,7 @@ pub(crate) fn fault(key: ItemKey, reason: String) -> Grade {
         span: None,
         canonical: None,
         measures: Vec::new(),
+        judge: None,
     }
 }
 

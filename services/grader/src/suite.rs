@@ -8,7 +8,7 @@ use tidemill_storage::Store;
 
 use crate::grade::outcome_without_grading;
 use crate::lanes::LaneName;
-use crate::{Grader, Runners};
+use crate::{Grader, Postponed, Runners};
 
 /// Suites kept. Completions of a few evaluations come mixed; as many manifests stay in memory anyway.
 const KEPT: usize = 16;
@@ -66,7 +66,7 @@ impl Suite {
         item: &Item,
         completion: &Completion,
         clock: fn() -> Timestamp,
-    ) -> Option<Grade> {
+    ) -> Option<Result<Grade, Postponed>> {
         let grader = self.graders.get(completion.key.benchmark as usize)?;
         Some(grader.grade_with(runners, item, completion, clock).await)
     }

@@ -838,6 +838,7 @@ fn grade_of(completion: &Completion) -> Grade {
         span: None,
         canonical: None,
         measures: Vec::new(),
+        judge: None,
     }
 }
 

@@ -87,6 +87,7 @@ async fn examine(place: &Place, config: &Config) -> Vec<Finding> {
     }
     findings.push(finding("object store", store(place, config).await));
     findings.push(sandbox(config).await);
+    findings.extend(judges(config).await);
     match session::connect_only(place, config).await {
         Ok((broker, own)) => {
             let version = broker.client.server_info().version;
@@ -108,12 +109,19 @@ async fn examine(place: &Place, config: &Config) -> Vec<Finding> {
 
 /// Whether generated programs can be run here. Without that only benchmarks that want it lack something.
 async fn sandbox(config: &Config) -> Finding {
-    let runners = tidemill_grader::Runners::new(&config.grader.sandbox);
+    let runners = tidemill_grader::Runners::of(&config.grader);
     let detail = match Box::pin(runners.sandbox_in_words()).await {
         Ok(words) => words,
         Err(error) => format!("none, so benchmarks with grader kind code end as grader_error: {error}"),
     };
     finding("sandbox", Ok(detail))
+}
+
+/// Whether the configured judges serve their models. One that is away only delays grades.
+async fn judges(config: &Config) -> Vec<Finding> {
+    let runners = tidemill_grader::Runners::of(&config.grader);
+    let words = runners.judges_in_words().await;
+    words.into_iter().map(|detail| finding("judge", Ok(detail))).collect()
 }
 
 /// How long the object store may take to write and read a few bytes.

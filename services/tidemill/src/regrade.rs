@@ -232,7 +232,7 @@ impl<'a> Work<'a> {
             event,
             manifest,
             graders: graders.collect(),
-            runners: Runners::of(&context.config.grader),
+            runners: Runners::of(&context.config.grader).within(context),
             fold,
             writer: Some(Writer::new(&context.store, folder, Limits::default())),
             folder,
@@ -257,7 +257,10 @@ impl<'a> Work<'a> {
         let before = Row::new(self.event, benchmark, item, sample.clone());
         let grader = &self.graders[key.benchmark as usize];
         let grade = match before.completed() {
-            Some(completion) => Some(grader.grade_with(&self.runners, item, completion, now).await),
+            Some(completion) => {
+                let graded = grader.grade_with(&self.runners, item, completion, now).await;
+                Some(graded.map_err(|postponed| anyhow::anyhow!("grade {key}: {postponed}"))?)
+            }
             None => None,
         };
         let after = match &grade {

@@ -1,7 +1,9 @@
 //! Results as tables and CSV, for people and spreadsheets.
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
-use tidemill_domain::{BenchmarkResult, EvaluationResult, GroupResult, MetricResult, ResultState, SubsetResult};
+use tidemill_domain::{
+    BenchmarkResult, EvaluationResult, GroupResult, JudgeUse, MetricResult, ResultState, SubsetResult,
+};
 
 /// A score with its error bar, in percent: `81.0 ±1.2`.
 pub(crate) fn score(benchmark: &BenchmarkResult) -> String {
@@ -142,6 +144,11 @@ pub(crate) fn results(results: &[EvaluationResult]) -> String {
             ));
         }
     }
+    for result in results {
+        for benchmark in &result.benchmarks {
+            text.extend(benchmark.judge.iter().map(|judge| judged(result, benchmark, judge)));
+        }
+    }
     for result in results.iter().filter(|result| result.state == ResultState::Invalid) {
         let reason = result.reason.as_deref().unwrap_or("no reason is known");
         text.push_str(&format!(
@@ -150,6 +157,27 @@ pub(crate) fn results(results: &[EvaluationResult]) -> String {
         ));
     }
     text
+}
+
+/// What judging a benchmark took, on a line of its own.
+fn judged(result: &EvaluationResult, benchmark: &BenchmarkResult, judge: &JudgeUse) -> String {
+    let JudgeUse {
+        verdicts,
+        requests,
+        prompt_tokens,
+        completion_tokens,
+        unreadable,
+        disagreed,
+        ..
+    } = judge;
+    format!(
+        "\n{} step {} {}: {verdicts} verdicts of a judge, {:.0} % known from before; {requests} requests, {prompt_tokens} + \
+         {completion_tokens} tokens; {unreadable} replies without a verdict, {disagreed} comparisons that disagree",
+        result.run,
+        result.step,
+        benchmark.name,
+        100.0 * judge.cache_hit_rate
+    )
 }
 
 fn row(result: &EvaluationResult, benchmark: &BenchmarkResult) -> Vec<String> {
@@ -402,9 +430,30 @@ mod tests {
             cached_prompt_tokens: None,
             reusable_prompt_tokens: None,
             continued: 0,
+            judge: None,
             metrics: Vec::new(),
             subsets: Vec::new(),
         }
+    }
+
+    #[test]
+    fn what_judging_took_is_shown_where_a_judge_was_asked() {
+        let mut shown = benchmark(4, 4);
+        assert!(!results(&[result(shown.clone())]).contains("judge"));
+        shown.judge = Some(JudgeUse {
+            verdicts: 12,
+            cached: 3,
+            cache_hit_rate: 0.25,
+            requests: 10,
+            prompt_tokens: 900,
+            completion_tokens: 90,
+            unreadable: 1,
+            disagreed: 2,
+        });
+        let text = results(&[result(shown)]);
+        let line =
+            "12 verdicts of a judge, 25 % known from before; 10 requests, 900 + 90 tokens; 1 replies without a verdict";
+        assert!(text.contains(line), "{text}");
     }
 
     #[test]

@@ -203,6 +203,7 @@ impl From<Grade> for tidemill_domain::Grade {
             span: None,
             canonical: None,
             measures: Vec::new(),
+            judge: None,
             grader: old.grader,
             reason: old.reason,
             truncated: old.truncated,

@@ -220,6 +220,7 @@ impl From<Grade> for tidemill_domain::Grade {
             span: None,
             canonical: None,
             measures: Vec::new(),
+            judge: None,
             prompt_tokens: old.prompt_tokens,
             completion_tokens: old.completion_tokens,
             requests: old.requests,

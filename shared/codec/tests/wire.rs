@@ -11,9 +11,9 @@ use tidemill_codec::{Error, claim, decode, encode, seal, unseal, v1, v2, v3};
 use tidemill_domain::{
     Aggregation, Benchmark, BenchmarkName, Block, BlockRef, ChoiceScore, ClusterColumn, ClustersRef, Completion,
     Continuation, Digest, Ending, EvaluationId, Generation, Grade, GraderSpec, Group, GroupMean, Item, ItemKey,
-    Lengths, Manifest, Measured, Member, Message, Metric, MetricSource, Outcome, Outline, Parked, Partial, Penalties,
-    Prompt, Reasoning, Release, Reuse, Served, Settings, Span, Spread, SubsetColumn, SuiteName, SuiteRef, Tier,
-    Timestamp, WeightColumn,
+    JudgeCost, Lengths, Manifest, Measured, Member, Message, Metric, MetricSource, Outcome, Outline, Parked, Partial,
+    Penalties, Prompt, Reasoning, Release, Reuse, Served, Settings, Span, Spread, SubsetColumn, SuiteName, SuiteRef,
+    Tier, Timestamp, WeightColumn,
 };
 
 fn key() -> ItemKey {
@@ -134,6 +134,15 @@ fn grade() -> Grade {
             Some(Measured::Labels { truth: 1, predicted: 0 }),
             Some(Measured::Counts(vec![1.0, 2.0])),
         ],
+        judge: Some(JudgeCost {
+            verdicts: 6,
+            cached: 2,
+            requests: 5,
+            prompt_tokens: 900,
+            completion_tokens: 90,
+            unreadable: 1,
+            disagreed: true,
+        }),
     }
 }
 
@@ -587,6 +596,7 @@ fn plain_grade() -> Grade {
         span: None,
         canonical: None,
         measures: Vec::new(),
+        judge: None,
         cut_in_reasoning: false,
         replaced: false,
         ..grade()

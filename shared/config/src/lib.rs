@@ -12,5 +12,6 @@ mod size;
 pub use broker::SyncInterval;
 pub use load::{Error, dump, load};
 pub use sections::{
-    Aggregator, Archive, Broker, Cache, Config, Generator, Grader, Loader, Sandbox, SandboxLevel, Service, Storage,
+    Aggregator, Archive, Broker, Cache, Config, Generator, Grader, Judge, Loader, Sandbox, SandboxLevel, Service,
+    Storage,
 };

@@ -160,6 +160,32 @@ mod tests {
     }
 
     #[test]
+    fn a_judge_needs_an_address_and_a_model_and_its_key_is_no_field() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("tidemill.toml");
+        let read = |fields: &str| {
+            std::fs::write(&file, format!("[grader.judge.main]\n{fields}")).unwrap();
+            load(Some(&file), [])
+        };
+        let config = read("url = \"http://host\"\nmodel = \"m\"\npatience = \"1h\"\nkey_variable = \"KEY\"\n").unwrap();
+        let judge = &config.grader.judge["main"];
+        assert_eq!((judge.attempts, judge.patience), (3, Duration::from_secs(3_600)));
+        std::fs::write(&file, dump(&config)).unwrap();
+        assert_eq!(load(Some(&file), []).unwrap(), config);
+        for (fields, missing) in [
+            ("url = \"http://host\"\n", "model"),
+            ("model = \"m\"\n", "url"),
+            (
+                "url = \"http://host\"\nmodel = \"m\"\napi_key = \"secret\"\n",
+                "api_key",
+            ),
+        ] {
+            let said = read(fields).unwrap_err().to_string();
+            assert!(said.contains(missing), "{said}");
+        }
+    }
+
+    #[test]
     fn the_dump_loads_again() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("dump.toml");

@@ -1,5 +1,6 @@
 //! The sections of the configuration file, with the default of each field.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -222,6 +223,8 @@ pub struct Grader {
     pub commands: Vec<Vec<String>>,
     /// Processes of each such program at once, at least 1. Default 2.
     pub command_processes: u32,
+    /// The models that judge answers, by the name that suites know them by: `[grader.judge.NAME]`. Default none.
+    pub judge: BTreeMap<String, Judge>,
 }
 
 impl Default for Grader {
@@ -233,7 +236,59 @@ impl Default for Grader {
             sandbox: Sandbox::default(),
             commands: Vec::new(),
             command_processes: 2,
+            judge: BTreeMap::new(),
         }
+    }
+}
+
+/// A model that judges answers. A suite names it; where answers are sent is decided here alone.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Judge {
+    /// The base address of a server with the OpenAI API. Needed.
+    pub url: String,
+    /// The model's name there. It is part of what verdicts are known by, so a new model has a new name. Needed.
+    pub model: String,
+    /// The environment variable that holds the server's key. Default none: no key is sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_variable: Option<String>,
+    /// Most requests that one grader has there at once; how many of them there are is found. Default 16.
+    #[serde(default = "judge::concurrency")]
+    pub concurrency: u32,
+    /// Most requests of one grader a minute, 0 for any number. Grades beyond wait. Default 0.
+    #[serde(default)]
+    pub requests_per_minute: u32,
+    /// Most tokens of one grader an hour, prompts and replies together, 0 for any number. Grades beyond wait. Default 0.
+    #[serde(default)]
+    pub tokens_per_hour: u64,
+    /// Replies that are asked for until one holds a verdict; then the sample is ungraded. Default 3.
+    #[serde(default = "judge::attempts")]
+    pub attempts: u32,
+    /// How long a reply may take. Default `2m`.
+    #[serde(default = "judge::request_timeout", with = "duration")]
+    pub request_timeout: Duration,
+    /// How long one grader waits for a judge that is away until a sample is ungraded. Default `1day`.
+    #[serde(default = "judge::patience", with = "duration")]
+    pub patience: Duration,
+}
+
+mod judge {
+    use std::time::Duration;
+
+    pub(super) const fn concurrency() -> u32 {
+        16
+    }
+
+    pub(super) const fn attempts() -> u32 {
+        3
+    }
+
+    pub(super) const fn request_timeout() -> Duration {
+        Duration::from_secs(120)
+    }
+
+    pub(super) const fn patience() -> Duration {
+        Duration::from_secs(24 * 60 * 60)
     }
 }
 

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{ItemKey, Served, Timestamp};
+use crate::{ItemKey, JudgeCost, Served, Timestamp};
 
 /// What became of one sample. The outcomes exclude each other and are all counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -132,6 +132,8 @@ pub struct Grade {
     /// What the sample adds to each metric of its benchmark, in their order; none for a metric that it tells nothing of. Empty
     /// where the benchmark has no metrics, and for a sample that was not graded.
     pub measures: Vec<Option<Measured>>,
+    /// What a judge took for it; `None` where none was asked.
+    pub judge: Option<JudgeCost>,
     /// Kind and version of the grader, for instance `numeric@1`.
     pub grader: String,
     /// Why, where the outcome alone does not say.

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Aggregation, Metric, MetricSource};
+use crate::{Aggregation, JudgeSpec, Metric, MetricSource};
 
 /// How an answer is found and compared. A change of what a kind means raises that kind's version in the grader.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -109,6 +109,9 @@ pub enum GraderSpec {
         /// How long one answer may take, in seconds.
         seconds: u32,
     },
+    /// Another model says what the answer is worth. Reads of an item's material: `judge_prompt`, `judge_system`,
+    /// `judge_reference`.
+    Judge(JudgeSpec),
 }
 
 impl GraderSpec {
@@ -130,6 +133,7 @@ impl GraderSpec {
             Self::Instructions { .. } => "instructions",
             Self::JsonSchema { .. } => "json_schema",
             Self::Command { .. } => "command",
+            Self::Judge(_) => "judge",
         }
     }
 

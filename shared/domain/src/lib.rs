@@ -16,6 +16,7 @@ mod generation;
 mod grade;
 mod grader_spec;
 mod group;
+mod judge;
 mod key;
 mod length;
 mod manifest;
@@ -46,6 +47,10 @@ pub use grader_spec::{
     Take, Tokenise, Words,
 };
 pub use group::{Capacity, EngineKind, Replica, ReplicaLoad, ServerGroup, Trouble, TroubleKind};
+pub use judge::{
+    ANSWER_MARK, FIRST_MARK, JUDGE_PROMPT, JUDGE_REFERENCE, JUDGE_SYSTEM, JudgeCost, JudgeSpec, JudgeUse, SECOND_MARK,
+    VerdictForm, Verdicts,
+};
 pub use key::ItemKey;
 pub use length::{AnswerLength, InvalidLength, class_length, length_class};
 pub use manifest::{Benchmark, Continuation, Item, Manifest, Message, Penalties, Prompt, Settings};

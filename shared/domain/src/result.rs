@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{BenchmarkName, Digest, EvaluationId, Outcome, RunId, Step, SuiteRef, TeamId, Timeline};
+use crate::{BenchmarkName, Digest, EvaluationId, JudgeUse, Outcome, RunId, Step, SuiteRef, TeamId, Timeline};
 
 /// Whether the numbers count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -140,6 +140,9 @@ pub struct BenchmarkResult {
     /// Samples whose answers were interrupted and continued from their tokens.
     #[serde(default)]
     pub continued: u64,
+    /// What judging took. Null where no judge was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judge: Option<JudgeUse>,
     /// What is measured beside the mean, in the suite's order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<MetricResult>,

@@ -189,6 +189,7 @@ async fn failed_grade(context: &Context, key: ItemKey, payload: &[u8], reason: &
         span: None,
         canonical: None,
         measures: Vec::new(),
+        judge: None,
     };
     match completion {
         Some(completion) => Grade {

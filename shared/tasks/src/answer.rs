@@ -52,7 +52,9 @@ pub(crate) fn resolve(grader: &GraderSpec, target: &Value, choices: Vec<String>)
                 None => Ok(Answer::plain(targets)),
             }
         }
-        GraderSpec::Instructions { .. } | GraderSpec::Command { .. } => Ok(Answer::plain(given(&targets)?)),
+        GraderSpec::Instructions { .. } | GraderSpec::Command { .. } | GraderSpec::Judge(_) => {
+            Ok(Answer::plain(given(&targets)?))
+        }
     }
 }
 

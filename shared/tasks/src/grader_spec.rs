@@ -5,12 +5,11 @@ use std::borrow::Cow;
 use serde::de::DeserializeOwned;
 use tidemill_domain::{AnswerPattern, GraderSpec, Normaliser};
 
-use crate::code_spec;
 use crate::fields::{Fields, Located, any, nearest};
-use crate::material;
 use crate::suite::{NORMALISE, ROUGE, TAKE, TOKENISE, WORDS};
+use crate::{code_spec, judge_spec, material};
 
-const AVAILABLE: [&str; 14] = [
+const AVAILABLE: [&str; 15] = [
     "exact",
     "regex",
     "numeric",
@@ -18,6 +17,7 @@ const AVAILABLE: [&str; 14] = [
     "choice",
     "likelihood",
     "code",
+    "judge",
     "f1",
     "rouge",
     "bleu",
@@ -26,7 +26,6 @@ const AVAILABLE: [&str; 14] = [
     "json_schema",
     "command",
 ];
-const PLANNED: [&str; 1] = ["judge"];
 const OPTIONS: [&str; 21] = [
     "ignore_case",
     "ignore_punctuation",
@@ -86,6 +85,11 @@ pub(crate) fn decode(mut fields: Fields<'_, '_>) -> Option<GraderEntry> {
         finish(fields, &kind);
         return decoded.map(|(spec, material)| GraderEntry { spec, material });
     }
+    if kind == "judge" {
+        let decoded = judge_spec::decode(&mut fields);
+        finish(fields, &kind);
+        return decoded.map(|(spec, material)| GraderEntry { spec, material });
+    }
     if matches!(kind.as_str(), "instructions" | "json_schema" | "command") {
         let decoded = match kind.as_str() {
             "instructions" => material::instructions(&mut fields),
@@ -136,7 +140,10 @@ fn finish(fields: Fields<'_, '_>, kind: &str) {
         if is_of_code && kind == "code" {
             return Some("is not used by programs in this language".to_owned());
         }
-        let is_option = OPTIONS.contains(&name) || is_of_code;
+        if kind == "judge" && name == "reference" {
+            return Some("is used where answers are compared alone: add pairwise = true".to_owned());
+        }
+        let is_option = OPTIONS.contains(&name) || is_of_code || judge_spec::OPTIONS.contains(&name);
         is_option.then(|| format!("is not an option of grader kind {kind}"))
     });
 }
@@ -220,11 +227,6 @@ fn known_kind(kind: &str) -> Result<(), String> {
         return Ok(());
     }
     let available = AVAILABLE.join(", ");
-    if PLANNED.contains(&kind) {
-        return Err(format!(
-            "grader kind {kind} is not available in this version; available: {available}"
-        ));
-    }
     let nearest = nearest(kind, &AVAILABLE).unwrap_or_default();
     Err(format!(
         "grader kind {kind:?} is unknown; did you mean {nearest}? available: {available}"

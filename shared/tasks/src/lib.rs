@@ -26,6 +26,7 @@ mod fields;
 mod grader_spec;
 mod groups;
 mod ids;
+mod judge_spec;
 mod looked;
 mod options;
 mod overrides;

@@ -17,6 +17,7 @@ use crate::faults::Faults;
 use crate::fields::Located;
 use crate::grader_spec::Material;
 use crate::ids::{Ids, content_digest};
+use crate::judge_spec;
 use crate::material;
 use crate::shots::{Shots, continuation};
 use crate::sink::{Sink, Stopped};
@@ -211,11 +212,18 @@ impl<'e> Templates<'e> {
     }
 
     /// What else the grader needs of one row.
-    fn material(&self, row: &Value) -> Result<Vec<(String, String)>, Fault> {
+    fn material(&self, row: &Value, prompt: &Prompt, answer: &Answer) -> Result<Vec<(String, String)>, Fault> {
+        let judge = match self.grader {
+            GraderSpec::Judge(spec) => Some((spec, judge_spec::context(spec, row, prompt, &answer.targets))),
+            _ => None,
+        };
         let render = |(material, template): &(&Material, Template<'_>)| {
-            let text = match material.is_json {
-                true => template.evaluate(row).and_then(|value| answer::text_or_json(&value)),
-                false => template
+            let text = match &judge {
+                Some((spec, context)) => template
+                    .render(context)
+                    .and_then(|text| judge_spec::checked(spec, &material.name, text)),
+                None if material.is_json => template.evaluate(row).and_then(|value| answer::text_or_json(&value)),
+                None => template
                     .render(row)
                     .and_then(|text| code_spec::checked(&material.name, text)),
             };
@@ -361,10 +369,11 @@ impl Rendering<'_> {
         let prompt = self.check(row, prompt);
         let answer = self.templates.answer(context);
         let answer = self.check(row, answer);
-        let material = self.templates.material(context);
+        let (prompt, answer) = (prompt?, answer?);
+        let material = self.templates.material(context, &prompt, &answer);
         let material = self.check(row, material);
         let (id, cluster, subset, weight) = (id?, cluster?, subset?, weight?);
-        let (prompt, answer, material) = (prompt?, answer?, material?);
+        let material = material?;
         let prompt = self.shots.prepend(prompt, &id, &digest).map_err(Fault::of("few_shot"));
         let prompt = self.check(row, prompt)?;
         let prompt = self.check(row, self.sound(prompt))?;

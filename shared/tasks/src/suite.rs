@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tidemill_domain::{
-    CodeLimits, Continuation, JsonCheck, Normalise, Normaliser, ProgramPlace, RougeMeasure, Take, Tier, Tokenise, Words,
+    CodeLimits, Continuation, JsonCheck, Normalise, Normaliser, ProgramPlace, RougeMeasure, Take, Tier, Tokenise,
+    VerdictForm, Words,
 };
 
 pub(crate) const MAX_FAILURE_RATE: f64 = 0.02;
@@ -25,6 +26,9 @@ pub(crate) const SECONDS: u32 = 30;
 pub(crate) const MAX_SECONDS: u32 = 600;
 pub(crate) const NORMALISE: Normalise = Normalise::None;
 pub(crate) const LANGUAGE: &str = "python";
+pub(crate) const VOTES: u32 = 1;
+pub(crate) const LABEL: &str = "GRADE";
+pub(crate) const REPLY_TOKENS: u32 = 1_024;
 pub(crate) const PROGRAM: ProgramPlace = ProgramPlace::Fenced;
 
 /// A suite: a named, versioned set of benchmarks.
@@ -445,6 +449,46 @@ pub enum GraderTable {
         #[schemars(default = "defaults::memory_mib", range(min = 64))]
         memory_mib: u32,
     },
+    /// Another model says what the answer is worth.
+    Judge {
+        /// The name of a judge in the graders' configuration, which holds its address and model.
+        judge: String,
+        /// What the judge is told first; a template. Default nothing.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        system: Option<String>,
+        /// What the judge is asked; a template over the row's columns and `question`, `target`, `format` (what a reply must end
+        /// with) and `answer`, or `answer_a` and `answer_b` of a comparison.
+        prompt: String,
+        /// Compare the answer with another one, in both orders. Default false.
+        #[schemars(default)]
+        pairwise: bool,
+        /// The answer that is compared with; a template. Default the target.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reference: Option<String>,
+        /// The words that a judge may say, and what each is worth from 0 to 1: to the answer, or to `answer_a`. Default
+        /// `{ CORRECT = 1, INCORRECT = 0 }`, of a comparison `{ A = 1, B = 0, TIE = 0.5 }`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        verdicts: Option<BTreeMap<String, f64>>,
+        /// Instead of words, the worst and the best number that a judge may say. Default none.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        scale: Option<[f64; 2]>,
+        /// What stands before the verdict. Default `GRADE`.
+        #[schemars(default = "defaults::label")]
+        label: String,
+        /// Where the verdict stands: `line`, the last line is label, colon and verdict; `json`, a reply ends with an object that
+        /// holds the label. Default `line`.
+        #[schemars(default)]
+        form: VerdictForm,
+        /// Verdicts that are asked for, odd; most of them decide. Default 1.
+        #[schemars(default = "defaults::votes", range(min = 1, max = 99))]
+        votes: u32,
+        /// Of the judge; 0 is greedy, and more than one vote needs more. Default 0.
+        #[schemars(default, range(min = 0, max = 2))]
+        temperature: f64,
+        /// The cap on the judge's reply in tokens. Default 1024.
+        #[schemars(default = "defaults::reply_tokens", range(min = 1))]
+        max_tokens: u32,
+    },
     /// The share of words that the answer and its best target have in common: the harmonic mean of precision and recall.
     F1 {
         /// How texts are made comparable: `squad` or `drop`. Default `squad`.
@@ -522,6 +566,18 @@ mod defaults {
 
     pub(super) fn max_failure_rate() -> f64 {
         super::MAX_FAILURE_RATE
+    }
+
+    pub(super) fn label() -> &'static str {
+        super::LABEL
+    }
+
+    pub(super) fn votes() -> u32 {
+        super::VOTES
+    }
+
+    pub(super) fn reply_tokens() -> u32 {
+        super::REPLY_TOKENS
     }
 
     pub(super) fn language() -> &'static str {

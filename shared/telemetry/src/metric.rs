@@ -70,6 +70,12 @@ pub enum Metric {
     OrphanBytesCollected,
     /// Grades, by `outcome` and `family`.
     Grades,
+    /// Requests sent to judges, by `ending`, as those to engines.
+    JudgeRequests,
+    /// Verdicts of judges, by `result` (asked, cached, unreadable, not_kept).
+    JudgeVerdicts,
+    /// Tokens that judges counted, by `of` (prompt, reply).
+    JudgeTokens,
     /// Seconds from a completion to its grade, by `family`.
     GradeLatencySeconds,
     /// Completions without a grade, by `place` (stream: not delivered to a grader yet; graders: delivered).
@@ -101,7 +107,7 @@ pub enum Metric {
 
 impl Metric {
     /// Every metric.
-    pub const ALL: [Self; 46] = [
+    pub const ALL: [Self; 49] = [
         Self::Deliveries,
         Self::Redeliveries,
         Self::Settled,
@@ -135,6 +141,9 @@ impl Metric {
         Self::OrphansCollected,
         Self::OrphanBytesCollected,
         Self::Grades,
+        Self::JudgeRequests,
+        Self::JudgeVerdicts,
+        Self::JudgeTokens,
         Self::GradeLatencySeconds,
         Self::GradeBacklog,
         Self::GradeBacklogAgeSeconds,
@@ -187,6 +196,9 @@ impl Metric {
             Self::OrphansCollected => "tidemill_orphans_collected_total",
             Self::OrphanBytesCollected => "tidemill_orphans_collected_bytes_total",
             Self::Grades => "tidemill_grades_total",
+            Self::JudgeRequests => "tidemill_judge_requests_total",
+            Self::JudgeVerdicts => "tidemill_judge_verdicts_total",
+            Self::JudgeTokens => "tidemill_judge_tokens_total",
             Self::GradeLatencySeconds => "tidemill_grade_latency_seconds",
             Self::GradeBacklog => "tidemill_grade_backlog",
             Self::GradeBacklogAgeSeconds => "tidemill_grade_backlog_age_seconds",

@@ -57,7 +57,8 @@ fn random_examples_differ_by_item_and_seed_and_are_always_the_same() {
     insta::assert_snapshot!(prompts(&first).join("\n=====\n"));
     assert_eq!(prompts(&first), prompts(&of(1)));
     assert_ne!(prompts(&first), prompts(&of(2)));
-    let beginnings: std::collections::HashSet<&str> = prompts(&first)
+    let prompts = prompts(&first);
+    let beginnings: std::collections::HashSet<&str> = prompts
         .iter()
         .map(|prompt| prompt.rsplit_once("\n\n").unwrap().0)
         .collect();

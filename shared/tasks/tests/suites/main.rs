@@ -5,6 +5,8 @@ mod code;
 #[cfg(test)]
 mod examples;
 #[cfg(test)]
+mod judge;
+#[cfg(test)]
 mod options;
 #[cfg(test)]
 mod refusals;

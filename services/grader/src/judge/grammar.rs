@@ -1,0 +1,189 @@
+//! What in a judge's reply is its verdict. What is not exactly one is none, and never a guess: a judge's slip must not count
+//! as the model's.
+
+use serde_json::Value;
+use tidemill_domain::{JudgeSpec, VerdictForm, Verdicts};
+
+/// Objects that a reply is searched for, from its end: more braces than a reply has that ends with one.
+const BRACES: usize = 256;
+
+/// A verdict, and what it is worth.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Verdict {
+    /// As the suite writes it; a number as the judge wrote it.
+    pub(crate) word: String,
+    /// 0 to 1.
+    pub(crate) worth: f64,
+}
+
+/// Reads the verdict out of a whole reply, without the judge's reasoning.
+pub(crate) fn read(spec: &JudgeSpec, reply: &str) -> Option<Verdict> {
+    let said = match spec.form {
+        VerdictForm::Line => line(&spec.label, reply)?,
+        VerdictForm::Json => json(&spec.label, reply)?,
+    };
+    among(&spec.verdicts, said.trim())
+}
+
+/// What the last line says, where it is the label, a colon and something.
+fn line(label: &str, reply: &str) -> Option<String> {
+    let last = reply.lines().rev().find(|line| !line.trim().is_empty())?;
+    let last = last.trim_start_matches(['#', '>', '-', ' ', '\t']);
+    let (before, after) = last.split_once([':', '：'])?;
+    is_label(label, plain(before)).then(|| plain(plain(after).trim_end_matches('.')).to_owned())
+}
+
+/// A piece of a line without the marks of emphasis, quotation and brackets around it.
+fn plain(text: &str) -> &str {
+    text.trim_matches(|letter: char| {
+        letter.is_whitespace() || matches!(letter, '*' | '_' | '`' | '"' | '\'' | '[' | ']' | '(' | ')')
+    })
+}
+
+fn is_label(label: &str, said: &str) -> bool {
+    said.to_lowercase() == label.to_lowercase()
+}
+
+/// What the object says with which the reply ends.
+fn json(label: &str, reply: &str) -> Option<String> {
+    let text = reply.trim_end_matches(|letter: char| letter.is_whitespace() || letter == '`');
+    let mut opening = text.match_indices('{').rev().take(BRACES);
+    let object = opening.find_map(|(start, _)| serde_json::from_str::<Value>(&text[start..]).ok())?;
+    let mut entries = object.as_object()?.iter().filter(|(key, _)| is_label(label, key));
+    let (_, value) = entries.next()?;
+    if entries.next().is_some() {
+        return None;
+    }
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(boolean) => Some(boolean.to_string()),
+        _ => None,
+    }
+}
+
+fn among(verdicts: &Verdicts, said: &str) -> Option<Verdict> {
+    match verdicts {
+        Verdicts::Words(words) => {
+            let (word, worth) = words
+                .iter()
+                .find(|(word, _)| word.to_lowercase() == said.to_lowercase())?;
+            Some(Verdict {
+                word: word.clone(),
+                worth: *worth,
+            })
+        }
+        Verdicts::Scale { from, to } => {
+            let number = match said.split_once('/') {
+                Some((number, most)) if number_of(most)? == *to => number,
+                Some(_) => return None,
+                None => said,
+            };
+            let value = number_of(number)?;
+            (*from..=*to).contains(&value).then(|| Verdict {
+                word: number.trim().to_owned(),
+                worth: (value - from) / (to - from),
+            })
+        }
+    }
+}
+
+/// A plain decimal number: neither `inf` nor `1e3`.
+fn number_of(text: &str) -> Option<f64> {
+    let text = text.trim();
+    let is_plain = text
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'-'));
+    text.parse().ok().filter(|_| is_plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judge::tests::spec;
+
+    fn read_word(spec: &JudgeSpec, reply: &str) -> Option<String> {
+        read(spec, reply).map(|verdict| verdict.word)
+    }
+
+    #[test]
+    fn a_verdict_that_is_none_is_none() {
+        let spec = spec(&[("C", 1.0), ("I", 0.0)]);
+        for (reply, expected) in [
+            ("It is right.\nGRADE: C", Some("C")),
+            ("It is right.\n\n**GRADE: C**\n\n", Some("C")),
+            ("**Grade:** `I`.", Some("I")),
+            ("GRADE：C", Some("C")),
+            ("> GRADE: [[i]]", Some("I")),
+            ("GRADE: I\nOn second thoughts:\nGRADE: C", Some("C")),
+            // Another word than the label, another verdict than those asked for, several, none, or not at the end.
+            ("GRID: C", None),
+            ("UPGRADE: C", None),
+            ("GRADE C", None),
+            ("GRADE: D", None),
+            ("GRADE: CI", None),
+            ("GRADE: C or I", None),
+            ("GRADE: C\nGRID: C", None),
+            ("GRADE: C\nI hope that this helps.", None),
+            ("GRADE:", None),
+            ("C", None),
+            ("", None),
+            ("\0\0", None),
+        ] {
+            assert_eq!(read_word(&spec, reply).as_deref(), expected, "{reply:?}");
+        }
+    }
+
+    #[test]
+    fn a_verdict_in_an_object_is_read_from_the_last_one() {
+        let spec = JudgeSpec {
+            form: VerdictForm::Json,
+            label: "grade".to_owned(),
+            ..spec(&[("C", 1.0), ("I", 0.0)])
+        };
+        for (reply, expected) in [
+            (r#"{"grade": "C"}"#, Some("C")),
+            (
+                "Well.\n```json\n{\"why\": {\"grade\": \"I\"}, \"Grade\": \"c\"}\n```\n",
+                Some("C"),
+            ),
+            (r#"{"grade": "I"} {"grade": "C"}"#, Some("C")),
+            (r#"{"grid": "C"}"#, None),
+            (r#"{"why": {"grade": "C"}}"#, None),
+            (r#"{"grade": "C", "GRADE": "I"}"#, None),
+            (r#"{"grade": ["C"]}"#, None),
+            (r#"{"grade": "C"} said I"#, None),
+            (r#"{"grade": "C""#, None),
+            ("GRADE: C", None),
+        ] {
+            assert_eq!(read_word(&spec, reply).as_deref(), expected, "{reply:?}");
+        }
+        let deep = "{".repeat(1_000_000);
+        assert_eq!(read(&spec, &deep), None, "in bounded time");
+    }
+
+    #[test]
+    fn a_number_counts_within_its_scale_alone() {
+        let spec = JudgeSpec {
+            verdicts: Verdicts::Scale { from: 1.0, to: 5.0 },
+            ..spec(&[])
+        };
+        let worth = |reply: &str| read(&spec, reply).map(|verdict| verdict.worth);
+        for (reply, expected) in [
+            ("GRADE: 1", Some(0.0)),
+            ("GRADE: 5", Some(1.0)),
+            ("GRADE: 2.", Some(0.25)),
+            ("GRADE: 4.0", Some(0.75)),
+            ("GRADE: 3/5", Some(0.5)),
+            ("GRADE: 0", None),
+            ("GRADE: 6", None),
+            ("GRADE: 3/10", None),
+            ("GRADE: 1e0", None),
+            ("GRADE: nan", None),
+            ("GRADE: 3 or 4", None),
+            ("GRID: 3", None),
+        ] {
+            assert_eq!(worth(reply), expected, "{reply:?}");
+        }
+    }
+}
