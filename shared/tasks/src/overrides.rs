@@ -154,6 +154,7 @@ pub fn misfit(grader: &GraderSpec, item: &Item) -> Option<String> {
             check: JsonCheck::Schema,
             schema: None,
         } => &["schema"],
+        GraderSpec::Judge(_) => &["judge_prompt"],
         _ => &[],
     };
     let is_by_target = !matches!(
@@ -162,6 +163,7 @@ pub fn misfit(grader: &GraderSpec, item: &Item) -> Option<String> {
             | GraderSpec::Instructions { .. }
             | GraderSpec::JsonSchema { .. }
             | GraderSpec::Command { .. }
+            | GraderSpec::Judge(_)
             | GraderSpec::Likelihood { .. }
     );
     if is_by_target && item.targets.is_empty() {
@@ -291,9 +293,11 @@ fn grader(text: &str, fields: &mut Fields<'_, '_>, written: &str) -> Option<Grad
         return None;
     };
     let place = fields.place().line(line);
-    let table = Fields::new(text, table, place, "grader.", fields.problems()).for_stored_items();
-    let entry = grader_spec::decode(table)?;
-    if let Some(material) = entry.material.first() {
+    let grader = Fields::new(text, table, place, "grader.", fields.problems()).for_stored_items();
+    let entry = grader_spec::decode(grader)?;
+    // What a kind renders by default was rendered for the items already.
+    let is_given = |field: &str| table.contains_key(field.strip_prefix("grader.").unwrap_or(field));
+    if let Some(material) = entry.material.iter().find(|material| is_given(material.field)) {
         let message = "cannot be rendered anew for items that are stored: they keep what their suite gave them";
         fields.error(material.field, material.source.line, message);
     }
@@ -415,6 +419,16 @@ mod tests {
                 Some("has no instructions"),
             ),
             ("kind = \"json_schema\"", item("x", &[], &["schema"]), None),
+            (
+                "kind = \"judge\"\njudge = \"j\"",
+                item("x", &[], &["judge_prompt"]),
+                None,
+            ),
+            (
+                "kind = \"judge\"\njudge = \"j\"",
+                item("x", &[], &[]),
+                Some("has no judge_prompt"),
+            ),
             ("kind = \"json_schema\"", item("x", &[], &[]), Some("has no schema")),
         ] {
             let said = misfit(&spec(grader), &item);
