@@ -244,6 +244,8 @@ fn a_regrade_stands_beside_the_first_grades() {
         (&"incorrect".into(), &"correct".into())
     );
     assert!(change["reason"].as_str().unwrap().contains("numeric@"), "{change}");
+    let transition = serde_json::json!([{ "from": "incorrect", "to": "correct", "samples": 4 }]);
+    assert_eq!(regraded["transitions"], transition);
     let kept = bench.path("data/objects").join(regraded["folder"].as_str().unwrap());
     let kept: Value = serde_json::from_slice(&std::fs::read(kept.join("result.json")).unwrap()).unwrap();
     assert_eq!(kept, regraded["new"]);
@@ -300,6 +302,7 @@ fn what_cannot_be_regraded_or_archived_is_named_with_the_reason() {
             "grader.kind",
         ),
         ("[grader]\nkind = \"exact\"\ntolerance = 2\n", "grader.tolerance"),
+        ("metrics = [\"pass@9\"]\n", "needs 9 samples"),
     ] {
         let file = bench.write("graders.toml", graders).unwrap().display().to_string();
         let ran = tidemill(&["regrade", id, "--grader", &file, "--data-dir", &data]).unwrap();
@@ -310,6 +313,20 @@ fn what_cannot_be_regraded_or_archived_is_named_with_the_reason() {
             ran.log
         );
     }
+    let graders = "[[benchmark]]\nname = \"exact\"\n[benchmark.grader]\nkind = \"code\"\n";
+    let file = bench.write("graders.toml", graders).unwrap().display().to_string();
+    let ran = tidemill(&["regrade", id, "--grader", &file, "--data-dir", &data]).unwrap();
+    assert!(
+        ran.code == Some(2) && ran.log.contains("has no tests, which grader kind code needs"),
+        "{}",
+        ran.log
+    );
+    let ran = tidemill(&["items", id, "--regrade", "1", "--data-dir", &data]).unwrap();
+    assert!(
+        ran.code == Some(2) && ran.log.contains("no regrade 1"),
+        "nothing was begun: {}",
+        ran.log
+    );
 }
 
 /// All services on the bench's data, archiving and purging at once; with a fault they kill themselves at that point.

@@ -70,6 +70,73 @@ fn suites_that_are_wrong_are_refused_before_any_request() {
 }
 
 #[test]
+fn a_suite_is_checked_and_shown_without_a_broker() {
+    let bench = Workbench::new(3).unwrap();
+    let file = bench.text("suite.toml");
+    let checked = tidemill(&["suite", "check", &file, "--json"]).unwrap();
+    let object = checked.json().unwrap();
+    assert_eq!(
+        (checked.code, &object["valid"]),
+        (Some(0), &true.into()),
+        "{}",
+        checked.log
+    );
+    assert_eq!(object["totals"]["samples"], Workbench::samples(3));
+
+    let good = std::fs::read_to_string(&file).unwrap();
+    bench
+        .write("suite.toml", &good.replacen("{{ a }}+{{ b }}\\nA:", "{{ aa }}\\nA:", 1))
+        .unwrap();
+    let ran = tidemill(&["suite", "check", &file]).unwrap();
+    refused(
+        &ran,
+        &[
+            "sums.jsonl row 1",
+            "`aa` is undefined; the row has id, a, b",
+            "3 errors",
+        ],
+    );
+    let ran = tidemill(&["suite", "check", &file, "--json"]).unwrap();
+    let error = &ran.json().unwrap()["errors"][0];
+    assert_eq!(
+        (ran.code, &error["row"], &error["field"]),
+        (Some(2), &1.into(), &"prompt".into())
+    );
+    refused(&tidemill(&["suite", "show", &file]).unwrap(), &["`aa` is undefined"]);
+
+    let demo = workspace().join("examples/demo");
+    let (suite, tokenizer) = (demo.join("suite.toml"), demo.join("checkpoints/step-1200"));
+    let (suite, tokenizer) = (suite.display().to_string(), tokenizer.display().to_string());
+    let shown = |more: &[&str]| tidemill(&[&["suite", "show", &suite], more].concat()).unwrap();
+    let chat = shown(&["chat", "chat-002", "--json"]).json().unwrap();
+    assert_eq!(chat["prompt"][0]["content"], "Write unufil in capitals.");
+    assert_eq!(
+        (&chat["number"], &chat["graded"]["targets"][0]),
+        (&1.into(), &"UNUFIL".into())
+    );
+    assert_eq!(
+        (&chat["prompt_tokens"], &chat["settings"]["samples"]),
+        (&serde_json::Value::Null, &4.into())
+    );
+    let counted = shown(&["chat", "1", "--json", "--tokenizer", &tokenizer])
+        .json()
+        .unwrap();
+    assert_eq!(counted["item"], "chat-002");
+    assert!(counted["prompt_tokens"].as_u64().unwrap() > 3, "{counted}");
+    let all = shown(&[]).output;
+    for part in [
+        "--- user\n",
+        "tokens unknown without --tokenizer",
+        "choice 0: \" l\" (right)",
+        "graded by numeric@",
+    ] {
+        assert!(all.contains(part), "{part:?} is missing in {all}");
+    }
+    refused(&shown(&["chat", "chat-999"]), &["chat-999", "by number from 0 to 89"]);
+    refused(&shown(&["chatt"]), &["chatt", "arithmetic-easy"]);
+}
+
+#[test]
 fn endpoints_that_are_down_or_serve_another_model_are_named() {
     let bench = Workbench::new(3).unwrap();
     let down = evaluate(

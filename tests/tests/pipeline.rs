@@ -437,7 +437,7 @@ data = "problems.jsonl"
 id = "task_id"
 prompt = "{{ prompt }}"
 target = "{{ canonical_solution }}"
-max_tokens = 64
+max_tokens = 1024
 [benchmark.grader]
 kind = "code"
 program = "continued"
@@ -451,7 +451,7 @@ data = "problems.jsonl"
 id = "task_id"
 messages = [{ role = "user", content = "{{ prompt }}" }]
 target = "{{ canonical_solution }}"
-max_tokens = 64
+max_tokens = 1024
 [benchmark.grader]
 kind = "code"
 prefix = "{{ prompt }}"
@@ -475,7 +475,7 @@ fn programs_are_run_and_judged_and_graded_again() {
         .collect();
     let answer = move |request: &tidemill_testkit::engine::Request| match request.endpoint {
         tidemill_testkit::engine::Endpoint::Completions => {
-            Reply::text(solutions.get(&request.prompt).cloned().unwrap_or_default())
+            Reply::text(solutions.get(&request.prompt).map_or("ready", String::as_str))
         }
         tidemill_testkit::engine::Endpoint::Chat => {
             Reply::text("It passes:\n```python\nimport os\nprint('PASS')\nos._exit(0)\n```\n")

@@ -179,7 +179,10 @@ impl Measures {
                     let counts = counts.get(sample)?.as_ref()?;
                     Some(counts.iter().copied().enumerate().collect())
                 };
-                let figure: Figure = Box::new(|_| None);
+                let figure: Figure = match aggregation {
+                    Aggregation::Bleu => Box::new(|sums| Some(tidemill_scoring::corpus_bleu(sums))),
+                    _ => Box::new(|sums| Some(tidemill_scoring::corpus_chrf(sums))),
+                };
                 self.summed(width, items, &row, shape, &figure, effort)
             }
         }

@@ -119,6 +119,42 @@ fn f1_and_correlation_come_from_the_labels_of_all_samples() {
     }
 }
 
+/// Expected: the corpus figures of the counts' sums, which are not the means of the sentences'.
+#[test]
+fn bleu_and_chrf_are_those_of_the_whole_corpus() {
+    let pairs = [
+        ("the cat sat on the mat", "the cat sat on a mat"),
+        ("it rains", "it does not rain today"),
+    ];
+    let bleu = pairs.map(|(said, wanted)| tidemill_scoring::bleu_counts(said, &[wanted], Default::default()).unwrap());
+    let chrf = pairs.map(|(said, wanted)| tidemill_scoring::chrf_counts(said, &[wanted], false).unwrap());
+    for (aggregation, counts, figure) in [
+        (
+            Aggregation::Bleu,
+            bleu,
+            tidemill_scoring::corpus_bleu as fn(&[f64]) -> f64,
+        ),
+        (Aggregation::Chrf, chrf, tidemill_scoring::corpus_chrf),
+    ] {
+        let sums: Vec<f64> = counts[0]
+            .iter()
+            .zip(&counts[1])
+            .map(|(one, other)| one + other)
+            .collect();
+        let mut tally = tally(3, 1, vec![metric(MetricSource::Measure, aggregation)]);
+        for (item, counts) in (0..).zip(counts) {
+            tally.apply(&measured(item, 0, Measured::Counts(counts)));
+        }
+        let found = only(&tally);
+        assert_close(found.value, figure(&sums));
+        assert!(
+            found.value.unwrap() > 10.0 && found.standard_error.unwrap() > 0.0,
+            "{found:?}"
+        );
+        assert_eq!((found.items, found.missing), (2, 1));
+    }
+}
+
 #[test]
 fn a_measure_of_another_shape_or_of_a_failed_sample_is_none() {
     let mut tally = tally(4, 1, vec![metric(MetricSource::Measure, Aggregation::Mean)]);

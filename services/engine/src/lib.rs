@@ -31,3 +31,4 @@ pub use error::Error;
 pub use options::{EngineArgs, Options};
 pub use run::run;
 pub use server::serve;
+pub use text::TokenCounter;

@@ -2,10 +2,14 @@
 
 use std::borrow::Cow;
 
-use tidemill_domain::{Measured, Reasoning, Span};
+use tidemill_domain::{Digest, Measured, Reasoning, Span};
 
 /// The longest extraction a grade keeps, in bytes: a grade is a small message, whatever the model wrote.
 const MAX_EXTRACTED_BYTES: usize = 2_048;
+
+/// The longest canonical form, and how much of a longer one stays readable.
+const MAX_CANONICAL_BYTES: usize = 200;
+const KEPT_CANONICAL_BYTES: usize = 160;
 
 /// What a family found in an answer.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,6 +26,8 @@ pub(crate) struct Finding {
     pub(crate) credit: Credit,
     /// What the sample adds to each metric of the benchmark, in their order.
     pub(crate) measures: Vec<Option<Measured>>,
+    /// The same by the metrics' names, of a family that does not know where the benchmark has them.
+    pub(crate) named: Vec<(String, Measured)>,
     /// Why it is worth that much, where the rest does not say.
     pub(crate) reason: Option<String>,
 }
@@ -53,12 +59,31 @@ impl Finding {
             canonical: None,
             credit,
             measures: Vec::new(),
+            named: Vec::new(),
             reason: None,
         }
     }
 
     pub(crate) fn at(self, span: Option<Span>) -> Self {
         Self { span, ..self }
+    }
+
+    /// The form that is the same for equal answers.
+    pub(crate) fn known_as(self, canonical: &str) -> Self {
+        let canonical = if canonical.len() <= MAX_CANONICAL_BYTES {
+            canonical.to_owned()
+        } else {
+            // The beginning is for people; what it leaves out is told apart by the hash.
+            let hash = Digest::of(canonical.as_bytes()).to_string();
+            format!("{}#{}", shortened(canonical, KEPT_CANONICAL_BYTES), &hash[..16])
+        };
+        let canonical = Some(canonical);
+        Self { canonical, ..self }
+    }
+
+    pub(crate) fn because(self, reason: impl Into<String>) -> Self {
+        let reason = Some(reason.into());
+        Self { reason, ..self }
     }
 }
 
@@ -227,15 +252,6 @@ const fn is_invisible(letter: char) -> bool {
     )
 }
 
-/// The same letters in the same order.
-pub(crate) fn same_text(one: &str, other: &str, ignore_case: bool) -> bool {
-    if ignore_case {
-        folded(one).eq(folded(other))
-    } else {
-        one == other
-    }
-}
-
 /// The same words in the same order, whatever punctuation and white space is between and within them.
 pub(crate) fn same_words(one: &str, other: &str, ignore_case: bool) -> bool {
     words(one, ignore_case).eq(words(other, ignore_case))
@@ -254,17 +270,13 @@ pub(crate) fn words(text: &str, ignore_case: bool) -> impl Iterator<Item = Strin
     })
 }
 
-fn folded(text: &str) -> impl Iterator<Item = char> + '_ {
-    text.chars().flat_map(fold)
-}
-
 /// Upper case first, because it joins what lower case keeps apart: the two small sigmas, ß and SS.
 pub(crate) fn fold(letter: char) -> impl Iterator<Item = char> {
     letter.to_uppercase().flat_map(char::to_lowercase)
 }
 
 /// ASCII punctuation and symbols, the general punctuation block, and the marks of scripts that have their own.
-const fn is_punctuation(letter: char) -> bool {
+pub(crate) const fn is_punctuation(letter: char) -> bool {
     letter.is_ascii_punctuation()
         || is_invisible(letter)
         || matches!(
@@ -367,13 +379,6 @@ pub(crate) mod tests {
         assert_eq!(answer("Answer: A</think>\nAnswer: B").unwrap(), "\nAnswer: B");
         assert_eq!(answer("<think>a</think>b</think>c").unwrap(), "c");
         assert_eq!(answer("no reasoning, 1 < 2").unwrap(), "no reasoning, 1 < 2");
-    }
-
-    #[test]
-    fn case_folding_joins_what_readers_take_for_the_same() {
-        assert!(same_text("STRASSE", "straße", true));
-        assert!(same_text("ΟΔΟΣ", "οδος", true));
-        assert!(!same_text("Paris", "paris", false));
     }
 
     #[test]

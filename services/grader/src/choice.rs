@@ -5,16 +5,16 @@
 //! are merely mentioned neither is an answer.
 
 use tidemill_domain::Item;
+use tidemill_maths::{boxes, unwrapped};
 
 use crate::Error;
 use crate::anchor::{announced, claimed};
 use crate::answer::{Answer, Credit, Finding, fold, same_words, trimmed, words};
-use crate::boxed::{boxes, unwrapped};
 use crate::family::Family;
 use crate::pattern::Pattern;
 
-const NAME: &str = "choice@1";
-const NAMED_OPTION: &str = "named-option@1";
+const NAME: &str = "choice@2";
+const NAMED_OPTION: &str = "named-option@2";
 
 /// Letters that label options when an item does not list their texts.
 const MAX_LETTERS: usize = 26;
@@ -47,8 +47,23 @@ impl Family for Choice {
             None => Some(answer.text()),
         };
         let found = place.and_then(|place| options.find(place));
-        Ok(found.map(|index| Finding::new(NAMED_OPTION, &options.label(index), Credit::Whole(index == right))))
+        Ok(found.map(|named| {
+            let (said, wanted) = (options.label(named.index), options.label(right));
+            Finding::new(NAMED_OPTION, &said, Credit::Whole(named.index == right))
+                .at(answer.span(named.written))
+                .known_as(&said)
+                .because(format!("{} {}; {wanted} is right", said, named.how))
+        }))
     }
+}
+
+/// An option that a text names.
+#[derive(Debug, Clone, Copy)]
+struct Named<'t> {
+    index: usize,
+    /// The part of the text that names it.
+    written: &'t str,
+    how: &'static str,
 }
 
 /// The options of one item, named by their index.
@@ -84,24 +99,48 @@ impl Options<'_> {
         }
     }
 
-    fn find(self, text: &str) -> Option<usize> {
+    fn find(self, text: &str) -> Option<Named<'_>> {
+        let whole = |text| {
+            let index = self.named_by(text)?;
+            let written = trimmed(text);
+            let how = "is all that was answered";
+            Some(Named { index, written, how })
+        };
         self.announced_last(text)
-            .or_else(|| self.named_by(text))
+            .or_else(|| whole(text))
             .or_else(|| self.mentioned_alone(text))
             .or_else(|| self.words_in_last_line(text))
     }
 
     /// The last of: announced answers, boxes, letters claimed to be correct.
-    fn announced_last(self, text: &str) -> Option<usize> {
-        let boxed = boxes(text).last;
-        let boxed = boxed.and_then(|(place, inner)| Some((place, self.named_by(unwrapped(inner))?)));
-        let announced = announced(text).filter_map(|place| Some((place, self.at_start(&text[place..])?)));
-        let claimed = claimed(text).filter_map(|place| Some((place, self.letter(text[place..].chars().next()?)?)));
+    fn announced_last(self, text: &str) -> Option<Named<'_>> {
+        let boxed = boxes(text).last.and_then(|boxed| {
+            let index = self.named_by(unwrapped(boxed.content))?;
+            let (written, how) = (boxed.content, "stands in the last box");
+            Some((boxed.start, Named { index, written, how }))
+        });
+        let announced = announced(text).filter_map(|place| {
+            let (index, length) = self.at_start(&text[place..])?;
+            let (written, how) = (&text[place..place + length], "was announced last");
+            Some((place, Named { index, written, how }))
+        });
+        let claimed = claimed(text).filter_map(|place| {
+            let letter = text[place..].chars().next()?;
+            let (written, how) = (&text[place..place + letter.len_utf8()], "was called right last");
+            Some((
+                place,
+                Named {
+                    index: self.letter(letter)?,
+                    written,
+                    how,
+                },
+            ))
+        });
         announced
             .chain(claimed)
             .chain(boxed)
             .max_by_key(|&(place, _)| place)
-            .map(|(_, index)| index)
+            .map(|(_, named)| named)
     }
 
     /// The whole text is a letter or an option's text, marks around it aside.
@@ -116,21 +155,23 @@ impl Options<'_> {
         sole.and_then(|letter| self.letter(letter)).or(by_text)
     }
 
-    /// What the text begins with: an option's text, else a letter that is no part of a word and no article.
-    fn at_start(self, text: &str) -> Option<usize> {
+    /// What the text begins with: an option's text, else a letter that is no part of a word and no article; and its length.
+    fn at_start(self, text: &str) -> Option<(usize, usize)> {
         let by_text = self
             .texts
             .iter()
             .enumerate()
-            .filter(|(_, option)| option.chars().count() > 1 && starts_with(text, option))
-            .max_by_key(|(index, option)| (option.len(), usize::MAX - index));
-        if let Some((index, _)) = by_text {
-            return Some(index);
+            .filter(|(_, option)| option.chars().count() > 1)
+            .filter_map(|(index, option)| Some((index, option, starts_with(text, option)?)))
+            .max_by_key(|(index, option, _)| (option.len(), usize::MAX - index));
+        if let Some((index, _, length)) = by_text {
+            return Some((index, length));
         }
         let mut letters = text.chars();
         let letter = letters.next()?;
         let index = self.letter(letter)?;
-        (!continues_word(letters.clone().next()) && !is_article(letter, letters.as_str())).then_some(index)
+        let is_named = !continues_word(letters.clone().next()) && !is_article(letter, letters.as_str());
+        is_named.then_some((index, letter.len_utf8()))
     }
 
     fn letter(self, letter: char) -> Option<usize> {
@@ -144,8 +185,8 @@ impl Options<'_> {
     }
 
     /// The only letter that is set apart: `(C)`, `[C]`, `**C**`, or `C)`, `C.`, `C:` at the start of a line.
-    fn mentioned_alone(self, text: &str) -> Option<usize> {
-        let mut only = None;
+    fn mentioned_alone(self, text: &str) -> Option<Named<'_>> {
+        let mut only: Option<Named<'_>> = None;
         for line in text.lines() {
             let bytes = line.as_bytes();
             let starts = line.len()
@@ -166,18 +207,20 @@ impl Options<'_> {
                 let Some(index) = self.letter(char::from(byte)) else {
                     continue;
                 };
-                if only.is_some_and(|earlier| earlier != index) {
+                if only.is_some_and(|earlier| earlier.index != index) {
                     return None;
                 }
-                only = Some(index);
+                let (written, how) = (&line[at..=at], "is the only letter set apart");
+                only = Some(Named { index, written, how });
             }
         }
         only
     }
 
     /// The only option whose words occur in the last line. An option within a longer one that occurs does not count.
-    fn words_in_last_line(self, text: &str) -> Option<usize> {
-        let line: Vec<String> = words(text.lines().rfind(|line| !is_blank(line))?, true).collect();
+    fn words_in_last_line(self, text: &str) -> Option<Named<'_>> {
+        let last = text.lines().rfind(|line| !is_blank(line))?;
+        let line: Vec<String> = words(last, true).collect();
         let occurring: Vec<(usize, Vec<String>)> = self
             .texts
             .iter()
@@ -192,7 +235,11 @@ impl Options<'_> {
             !occurring.iter().any(is_part)
         });
         let (index, _) = longest.next()?;
-        longest.next().is_none().then_some(*index)
+        longest.next().is_none().then_some(Named {
+            index: *index,
+            written: trimmed(last),
+            how: "alone has its words in the last line",
+        })
     }
 }
 
@@ -204,15 +251,16 @@ fn is_blank(text: &str) -> bool {
     text.trim().is_empty()
 }
 
-/// The text begins with the option, case aside, and no word goes on after it.
-fn starts_with(text: &str, option: &str) -> bool {
+/// How far the option goes that the text begins with, case aside; no word goes on after it.
+fn starts_with(text: &str, option: &str) -> Option<usize> {
     let mut rest = text.chars();
     for wanted in option.trim().chars() {
         if !rest.next().is_some_and(|letter| fold(letter).eq(fold(wanted))) {
-            return false;
+            return None;
         }
     }
-    !continues_word(rest.next())
+    let length = text.len() - rest.as_str().len();
+    (!continues_word(rest.next())).then_some(length)
 }
 
 /// Scripts without spaces between words do not continue a Latin letter: in 答案是C项 the answer is C.
@@ -295,6 +343,8 @@ mod tests {
             ("Die richtige Antwort lautet B.", "B"),
             ("La réponse est (D).", "D"),
             ("La respuesta correcta es: Respuesta: C", "C"),
+            ("La respuesta correcta es C.", "C"),
+            ("La risposta corretta è la B.", "B"),
             ("Ответ: C", "C"),
             ("答えはＣです", "C"),
             ("정답은 C입니다", "C"),

@@ -17,9 +17,33 @@ pub enum Error {
         /// What the family needs.
         wanted: &'static str,
     },
+    /// A schema or a target is not JSON.
+    #[error("read the item's JSON: {0}")]
+    Json(String),
+    /// What the answer is compared with, or by, is not usable.
+    #[error(transparent)]
+    Scoring(#[from] tidemill_scoring::Error),
+    /// Comparing the answer takes too long.
+    #[error("compare by {family} within its bounds: answer and target are too long")]
+    TooLong {
+        /// The family.
+        family: &'static str,
+    },
+    /// The grader may not run the suite's program.
+    #[error("run {command}: the grader's configuration does not name it; add it to [grader] commands there")]
+    Forbidden {
+        /// As the suite has it.
+        command: String,
+    },
+    /// A program of the suite's did not judge, however often it was asked.
+    #[error("grade by the program: {0}")]
+    Unjudged(String),
     /// The scores of the choices are not what a comparison needs.
     #[error("compare the choices: {0}")]
     Scores(String),
+    /// Comparing the answer would take more steps than one grade may.
+    #[error("compare the answer within the budget of steps")]
+    Budget,
     /// The completion is of another kind than the grader's.
     #[error("grade a completion that ended {ending} by {family}")]
     Kind {

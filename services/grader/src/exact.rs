@@ -1,18 +1,38 @@
-//! Family `exact`: the whole answer equals a target, white space at both ends aside.
+//! Family `exact`: the whole answer equals a target, once what makes no difference is taken from both.
 
-use tidemill_domain::Item;
+use tidemill_domain::{Item, Normaliser};
 
 use crate::Error;
-use crate::answer::{Answer, Credit, Finding, same_text, same_words, trimmed};
+use crate::answer::{Answer, Credit, Finding, trimmed};
 use crate::family::Family;
+use crate::normal::Normalisers;
 
 const NAME: &str = "exact@1";
 const WHOLE: &str = "whole-answer@1";
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Exact {
-    pub(crate) ignore_case: bool,
-    pub(crate) ignore_punctuation: bool,
+    normalisers: Normalisers,
+}
+
+impl Exact {
+    pub(crate) fn new(normalisers: &[Normaliser]) -> Self {
+        Self {
+            normalisers: Normalisers::new(normalisers),
+        }
+    }
+
+    /// What the two switches of a suite mean: words are compared where punctuation makes no difference.
+    pub(crate) fn ignoring(case: bool, punctuation: bool) -> Self {
+        let mut normalisers = Vec::new();
+        if case {
+            normalisers.push(Normaliser::Case);
+        }
+        if punctuation {
+            normalisers.extend([Normaliser::Punctuation, Normaliser::Whitespace]);
+        }
+        Self::new(&normalisers)
+    }
 }
 
 impl Family for Exact {
@@ -28,18 +48,21 @@ impl Family for Exact {
         if text.is_empty() {
             return Ok(None);
         }
-        let is_right = item.targets.iter().any(|target| self.matches(text, trimmed(target)));
-        let finding = Finding::new(WHOLE, text, Credit::Whole(is_right));
-        Ok(Some(finding.at(answer.span(text))))
+        Ok(Some(
+            compared(&self.normalisers, item, WHOLE, text).at(answer.span(text)),
+        ))
     }
 }
 
-impl Exact {
-    fn matches(self, answer: &str, target: &str) -> bool {
-        if self.ignore_punctuation {
-            same_words(answer, target, self.ignore_case)
-        } else {
-            same_text(answer, target, self.ignore_case)
-        }
-    }
+/// An answer compared with the targets of its item, as text.
+pub(crate) fn compared(normalisers: &Normalisers, item: &Item, extractor: &'static str, text: &str) -> Finding {
+    let normal = normalisers.apply(text);
+    let equal = item.targets.iter().find(|target| normalisers.apply(target) == normal);
+    let reason = match equal {
+        Some(_) => format!("equals a target{}", normalisers.aside()),
+        None => format!("equals no target{}", normalisers.aside()),
+    };
+    Finding::new(extractor, text, Credit::Whole(equal.is_some()))
+        .known_as(&normal)
+        .because(reason)
 }

@@ -3,16 +3,24 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
-use tidemill_domain::{Completion, Ending, Grade, GraderSpec, Item, Measured, Outcome, Reasoning, Span, Timestamp};
+use tidemill_domain::{
+    Completion, Ending, Grade, GraderSpec, Item, Measured, Metric, MetricSource, Outcome, Reasoning, Span, Timestamp,
+};
 
 use crate::answer::{Answer, Credit, Finding};
 use crate::choice::Choice;
 use crate::code::Code;
+use crate::command::Command;
 use crate::exact::Exact;
 use crate::family::Family;
+use crate::instructions::Instructions;
+use crate::json_schema::JsonSchema;
 use crate::likelihood::Likelihood;
+use crate::maths::Math;
 use crate::numeric::Numeric;
+use crate::overlap::{Bleu, Chrf, F1, Rouge};
 use crate::regex::Regex;
 use crate::runner::{Runner, Runners};
 use crate::{Error, likelihood};
@@ -30,6 +38,8 @@ pub struct Grader {
     way: Result<Way, Error>,
     kind: &'static str,
     reasoning: Reasoning,
+    /// The names of the benchmark's metrics that grades measure; none where something else does.
+    metrics: Arc<[Option<String>]>,
 }
 
 /// What a grade is made from.
@@ -51,6 +61,17 @@ impl Grader {
             way: way(spec),
             kind: spec.kind(),
             reasoning: reasoning.clone(),
+            metrics: Arc::default(),
+        }
+    }
+
+    /// Has grades carry what they add to these metrics, in this order.
+    #[must_use]
+    pub fn measuring(self, metrics: &[Metric]) -> Self {
+        let name = |metric: &Metric| (metric.source == MetricSource::Measure).then(|| metric.name.clone());
+        Self {
+            metrics: metrics.iter().map(name).collect(),
+            ..self
         }
     }
 
@@ -164,13 +185,28 @@ impl Grader {
                 reason: Some(error.to_string()),
                 ..Verdict::of(Outcome::GraderError)
             },
-            Ok(Some(finding)) => Verdict::of_finding(finding, is_cut),
+            Ok(Some(finding)) => Verdict::of_finding(self.in_order(finding), is_cut),
             Ok(None) if is_cut => Verdict::of(Outcome::Truncated),
             Ok(None) => Verdict {
                 reason: self.why_no_answer(completion),
                 ..Verdict::of(Outcome::NoAnswer)
             },
         }
+    }
+
+    /// Puts what a family measured by name where the benchmark has its metrics.
+    fn in_order(&self, mut finding: Finding) -> Finding {
+        if finding.measures.is_empty() && !self.metrics.is_empty() {
+            let named = std::mem::take(&mut finding.named);
+            let of = |name: &String| {
+                named
+                    .iter()
+                    .find(|(known, _)| known == name)
+                    .map(|(_, measured)| measured.clone())
+            };
+            finding.measures = self.metrics.iter().map(|name| name.as_ref().and_then(of)).collect();
+        }
+        finding
     }
 
     /// The answer had not begun: the engine split off reasoning and nothing came behind it, or a reasoning block is open.
@@ -198,15 +234,15 @@ fn way(spec: &GraderSpec) -> Result<Way, Error> {
         GraderSpec::Exact {
             ignore_case,
             ignore_punctuation,
-        } => Way::Text(Arc::new(Exact {
-            ignore_case: *ignore_case,
-            ignore_punctuation: *ignore_punctuation,
-        })),
+        } => Way::Text(Arc::new(Exact::ignoring(*ignore_case, *ignore_punctuation))),
+        GraderSpec::ExactNormalised { normalisers } => Way::Text(Arc::new(Exact::new(normalisers))),
         GraderSpec::Regex {
             pattern,
             take,
             ignore_case,
-        } => Way::Text(Arc::new(Regex::try_new(pattern, *take, *ignore_case)?)),
+        } => Way::Text(Arc::new(Regex::of_one(pattern, *take, *ignore_case)?)),
+        GraderSpec::RegexChain { patterns, normalisers } => Way::Text(Arc::new(Regex::try_new(patterns, normalisers)?)),
+        GraderSpec::Math { pattern } => Way::Text(Arc::new(Math::try_new(pattern.as_deref())?)),
         GraderSpec::Numeric { pattern, tolerance } => {
             Way::Text(Arc::new(Numeric::try_new(pattern.as_deref(), *tolerance)?))
         }
@@ -220,6 +256,21 @@ fn way(spec: &GraderSpec) -> Result<Way, Error> {
             language: language.clone(),
             program: *program,
             limits: *limits,
+        })),
+        GraderSpec::F1 { words } => Way::Text(Arc::new(F1(*words))),
+        GraderSpec::Rouge { measure, stem } => Way::Text(Arc::new(Rouge {
+            measure: *measure,
+            stem: *stem,
+        })),
+        GraderSpec::Bleu { tokenise } => Way::Text(Arc::new(Bleu(*tokenise))),
+        GraderSpec::Chrf { words } => Way::Text(Arc::new(Chrf { words: *words })),
+        GraderSpec::Instructions { loose } => Way::Text(Arc::new(Instructions { loose: *loose })),
+        GraderSpec::JsonSchema { check, schema } => {
+            Way::Text(Arc::new(JsonSchema::try_new(*check, schema.as_deref())?))
+        }
+        GraderSpec::Command { command, seconds } => Way::Outside(Arc::new(Command {
+            command: command.clone(),
+            limit: Duration::from_secs(u64::from(*seconds)),
         })),
     })
 }
@@ -317,4 +368,4 @@ fn message(payload: &(dyn Any + Send)) -> String {
 
 #[cfg(test)]
 #[path = "grade_tests.rs"]
-mod tests;
+pub(crate) mod tests;

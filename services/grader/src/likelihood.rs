@@ -1,12 +1,19 @@
 //! Family `likelihood`: the choice with the largest summed log-probability is the answer; nothing is generated.
 
-use tidemill_domain::{ChoiceScore, Item, Normalise};
+use tidemill_domain::{ChoiceScore, Item, Measured, Normalise};
 
 use crate::Error;
 use crate::answer::{Credit, Finding};
 
 pub(crate) const NAME: &str = "likelihood@1";
 const LARGEST: &str = "largest-likelihood@1";
+
+/// What is measured beside the score, in the order of [`tidemill_domain::GraderSpec::metrics`].
+const MEASURED: [(&str, Normalise); 3] = [
+    ("accuracy_raw", Normalise::None),
+    ("accuracy_per_byte", Normalise::Bytes),
+    ("accuracy_per_token", Normalise::Tokens),
+];
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Likelihood {
@@ -24,31 +31,58 @@ impl Likelihood {
                 wanted: "the right choice",
             })?;
         check(item, scores)?;
-        let mut best: Option<(usize, f64)> = None;
-        for (index, (choice, score)) in item.choices.iter().zip(scores).enumerate() {
-            let value = self.value(choice, score)?;
-            if best.is_none_or(|(_, largest)| value > largest) {
-                best = Some((index, value));
-            }
-        }
-        Ok(best.map(|(index, _)| Finding::new(LARGEST, &item.choices[index], Credit::Whole(index == correct))))
+        let best = best(self.normalise, item, scores)?;
+        // A way that this item does not allow, as a choice of no bytes, costs the others nothing.
+        let named = MEASURED.iter().filter_map(|(name, normalise)| {
+            let best = self::best(*normalise, item, scores).ok()?;
+            let is_right = f64::from(u8::from(best == correct));
+            Some(((*name).to_owned(), Measured::Value(is_right)))
+        });
+        let finding = Finding::new(LARGEST, &item.choices[best], Credit::Whole(best == correct))
+            .known_as(&item.choices[best])
+            .because(self.reason(best, correct));
+        Ok(Some(Finding {
+            named: named.collect(),
+            ..finding
+        }))
     }
 
-    fn value(self, choice: &str, score: &ChoiceScore) -> Result<f64, Error> {
-        let length = match self.normalise {
-            Normalise::None => 1.0,
-            Normalise::Bytes => choice.trim_start().len() as f64,
-            Normalise::Tokens => f64::from(score.tokens),
+    fn reason(self, best: usize, correct: usize) -> String {
+        let per = match self.normalise {
+            Normalise::None => "",
+            Normalise::Bytes => " per byte",
+            Normalise::Tokens => " per token",
         };
-        let value = score.log_probability / length;
-        if value.is_finite() && score.log_probability <= 0.0 {
-            return Ok(value);
-        }
-        Err(Error::Scores(format!(
-            "the log-probability of {choice:?} is {} over {length}",
-            score.log_probability
-        )))
+        format!("choice {best} has the largest log-probability{per}; choice {correct} is right")
     }
+}
+
+/// The choice with the largest value; of equal ones the first.
+fn best(normalise: Normalise, item: &Item, scores: &[ChoiceScore]) -> Result<usize, Error> {
+    let mut best = (0, f64::NEG_INFINITY);
+    for (index, (choice, score)) in item.choices.iter().zip(scores).enumerate() {
+        let value = value(normalise, choice, score)?;
+        if value > best.1 {
+            best = (index, value);
+        }
+    }
+    Ok(best.0)
+}
+
+fn value(normalise: Normalise, choice: &str, score: &ChoiceScore) -> Result<f64, Error> {
+    let length = match normalise {
+        Normalise::None => 1.0,
+        Normalise::Bytes => choice.trim_start().len() as f64,
+        Normalise::Tokens => f64::from(score.tokens),
+    };
+    let value = score.log_probability / length;
+    if value.is_finite() && score.log_probability <= 0.0 {
+        return Ok(value);
+    }
+    Err(Error::Scores(format!(
+        "the log-probability of {choice:?} is {} over {length}",
+        score.log_probability
+    )))
 }
 
 /// An engine that does not compute log-probabilities says 0 for all of them, which is certainty for every choice at once.
@@ -95,6 +129,27 @@ mod tests {
         assert_eq!(judge(Normalise::None, &choices, &[-8.0, -4.0]), Ok(false));
         assert_eq!(judge(Normalise::Bytes, &choices, &[-8.0, -4.0]), Ok(true));
         assert_eq!(judge(Normalise::Tokens, &choices, &[-8.0, -4.0]), Ok(false));
+    }
+
+    #[test]
+    fn every_way_of_comparing_is_measured_whichever_counts() {
+        let item = tidemill_domain::Item {
+            correct_choice: Some(0),
+            ..item(&[], &[" a much longer choice", " short"])
+        };
+        let measured = |normalise, sums: &[f64]| {
+            let finding = Likelihood { normalise }.judge(&item, &scores(sums)).unwrap().unwrap();
+            (finding.credit.score(), finding.named)
+        };
+        let expected: Vec<(String, Measured)> = [("raw", 0.0), ("per_byte", 1.0), ("per_token", 0.0)]
+            .map(|(way, value)| (format!("accuracy_{way}"), Measured::Value(value)))
+            .to_vec();
+        assert_eq!(measured(Normalise::None, &[-8.0, -4.0]), (0.0, expected.clone()));
+        assert_eq!(measured(Normalise::Bytes, &[-8.0, -4.0]), (1.0, expected));
+        let spec = tidemill_domain::GraderSpec::Likelihood {
+            normalise: Normalise::None,
+        };
+        assert_eq!(spec.metrics().len(), MEASURED.len());
     }
 
     #[test]

@@ -4,6 +4,10 @@
 //! spaces, `9'500`, `9_500`), decimals, exponents, fractions (`1/2`, `\frac{1}{2}`), and the decimal digits of the scripts
 //! listed below. Not understood: decimal commas, mixed numbers, powers of ten spelled as products, numerals in words.
 
+use std::ops::Range;
+
+use tidemill_maths::Answer;
+
 /// A number that was found in a text.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Number {
@@ -19,11 +23,16 @@ impl Number {
     fn new(numeral: String) -> Self {
         let value: f64 = numeral.parse().unwrap_or(f64::NAN);
         let significant = numeral.bytes().filter(u8::is_ascii_digit).count();
-        let is_plain = (1e-9..LARGEST_EXACT).contains(&value) && significant <= 17;
-        let text = match value {
-            0.0 => "0".to_owned(),
-            _ if is_plain => value.to_string(),
-            _ => numeral,
+        // So many digits every float gives back as they were written.
+        let is_plain = (1e-9..LARGEST_EXACT).contains(&value) && significant <= 15;
+        let mantissa = numeral.split(['e', 'E']).next().unwrap_or_default();
+        let is_zero = !mantissa.bytes().any(|byte| matches!(byte, b'1'..=b'9'));
+        let text = if is_zero {
+            "0".to_owned()
+        } else if is_plain {
+            value.to_string()
+        } else {
+            numeral
         };
         Self { text, value }
     }
@@ -37,7 +46,7 @@ impl Number {
     }
 
     fn negated(self) -> Self {
-        if self.value == 0.0 {
+        if self.text == "0" {
             return self;
         }
         Self {
@@ -50,26 +59,28 @@ impl Number {
         &self.text
     }
 
-    /// Equal up to the tolerance, with room for the rounding of the subtraction. Whole numbers beyond the exact range of
-    /// floats are compared digit by digit.
+    /// Equal up to the tolerance, with room for the rounding of the subtraction; without one, as exact fractions.
     pub(crate) fn equals(&self, other: &Self, tolerance: f64) -> bool {
         if tolerance > 0.0 {
             let rounding = 4.0 * f64::EPSILON * self.value.abs().max(other.value.abs());
             return (self.value - other.value).abs() <= tolerance + rounding;
         }
-        let is_exact = self.value.abs() < LARGEST_EXACT || !(self.is_whole() && other.is_whole());
-        self.value == other.value && (is_exact || self.text == other.text)
+        self.text == other.text || tidemill_maths::equal(&other.text, &self.text)
     }
 
-    fn is_whole(&self) -> bool {
-        self.text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-')
+    /// A form that is the same for equal numbers.
+    pub(crate) fn canonical(&self) -> String {
+        Answer::read(&self.text).canonical()
     }
 }
+
+/// A number and where it stands in the text that was read, in bytes.
+pub(crate) type Placed = (Number, Range<usize>);
 
 /// The last number of a text.
 ///
 /// Only the run of letters around the text's last digit is read, so the cost does not grow with what precedes it.
-pub(crate) fn last_number(text: &str) -> Option<Number> {
+pub(crate) fn last_number(text: &str) -> Option<Placed> {
     let last_digit = text.rfind(|letter| digit(letter).is_some())?;
     let head = &text[..last_digit];
     let start = head
@@ -85,12 +96,15 @@ pub(crate) fn last_number(text: &str) -> Option<Number> {
         .chars()
         .next_back()
         .is_some_and(|letter| letter.is_alphanumeric() || letter == ')');
-    let run = plain(&text[start..end]);
-    Reader {
-        bytes: run.as_bytes(),
+    let run = Run::of(&text[start..end]);
+    let reader = Reader {
+        bytes: run.plain.as_bytes(),
         follows_word,
-    }
-    .last()
+    };
+    let (number, place) = reader.last()?;
+    let first = run.offsets.get(place.start)?;
+    let last = run.offsets.get(place.end.checked_sub(1)?)?;
+    Some((number, start + first.start..start + last.end))
 }
 
 fn may_belong_to_a_number(letter: char) -> bool {
@@ -120,16 +134,42 @@ const fn plain_mark(letter: char) -> Option<char> {
     }
 }
 
-fn plain(run: &str) -> String {
-    let plain: String = run
-        .chars()
-        .filter_map(|letter| digit(letter).or_else(|| plain_mark(letter)))
-        .collect();
-    plain
-        .replace("{,}", ",")
-        .replace(r",\!", ",")
-        .replace(r"\,", ",")
-        .replace(r"\$", "$")
+/// A run of letters that may belong to numbers, in plain marks.
+struct Run {
+    plain: String,
+    /// Where each byte of it stands in the run as it was written.
+    offsets: Vec<Range<usize>>,
+}
+
+impl Run {
+    fn of(written: &str) -> Self {
+        let mut run = Self {
+            plain: String::with_capacity(written.len()),
+            offsets: Vec::with_capacity(written.len()),
+        };
+        for (offset, letter) in written.char_indices() {
+            if let Some(mark) = digit(letter).or_else(|| plain_mark(letter)) {
+                run.push(mark, offset..offset + letter.len_utf8());
+            }
+        }
+        run
+    }
+
+    /// Adds a mark, which may complete a separator that LaTeX writes with several: those become one.
+    fn push(&mut self, mark: char, place: Range<usize>) {
+        const SPELLINGS: [(&str, char); 4] = [("{,}", ','), (r",\!", ','), (r"\,", ','), (r"\$", '$')];
+        self.plain.push(mark);
+        self.offsets.push(place);
+        let spelled = SPELLINGS.iter().find(|(spelling, _)| self.plain.ends_with(spelling));
+        if let Some((spelling, joined)) = spelled {
+            let start = self.plain.len() - spelling.len();
+            let place = self.offsets[start].start..self.offsets[self.offsets.len() - 1].end;
+            self.plain.truncate(start);
+            self.offsets.truncate(start);
+            self.plain.push(*joined);
+            self.offsets.push(place);
+        }
+    }
 }
 
 /// Reads the numbers of one run of plain marks.
@@ -140,14 +180,15 @@ struct Reader<'r> {
 }
 
 impl Reader<'_> {
-    fn last(&self) -> Option<Number> {
+    fn last(&self) -> Option<(Number, Range<usize>)> {
         let mut last = None;
         let mut at = 0;
         while at < self.bytes.len() {
             match self.fraction(at).or_else(|| self.number(at)) {
                 Some((number, end)) => {
-                    let is_negative = self.is_negated(at);
-                    last = Some(if is_negative { number.negated() } else { number });
+                    let sign = self.sign_before(at);
+                    let number = if sign.is_some() { number.negated() } else { number };
+                    last = Some((number, sign.unwrap_or(at)..end));
                     at = end;
                 }
                 None => at += 1,
@@ -164,19 +205,21 @@ impl Reader<'_> {
         self.byte(at).is_some_and(|byte| byte.is_ascii_digit())
     }
 
-    /// A minus before the number, a currency sign between them allowed, that is not a dash after a word or an operand.
-    fn is_negated(&self, start: usize) -> bool {
+    /// Where a minus stands before the number, a currency sign between them allowed, that is not a dash after a word or an
+    /// operand.
+    fn sign_before(&self, start: usize) -> Option<usize> {
         let mut sign = start;
         while sign > 0 && self.bytes[sign - 1] == b'$' {
             sign -= 1;
         }
         if sign == 0 || self.bytes[sign - 1] != b'-' {
-            return false;
+            return None;
         }
-        match sign.checked_sub(2).map(|before| self.bytes[before]) {
+        let is_sign = match sign.checked_sub(2).map(|before| self.bytes[before]) {
             Some(before) => !(before.is_ascii_alphanumeric() || before == b'}'),
             None => !self.follows_word,
-        }
+        };
+        is_sign.then(|| sign - 1)
     }
 
     /// `\frac{1}{2}`, also when the last brace is missing because the run ends at its last digit.
@@ -271,7 +314,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Option<String> {
-        last_number(text).map(|number| number.text)
+        last_number(text).map(|(number, _)| number.text)
     }
 
     fn assert_reads(cases: &[(&str, &str)]) {
@@ -347,7 +390,7 @@ mod tests {
             ("5/0", "0"),
             (r"\frac{x}{2}", "2"),
         ]);
-        assert_eq!(last_number("-3/4").unwrap().value, -0.75);
+        assert_eq!(last_number("-3/4").unwrap().0.value, -0.75);
     }
 
     #[test]
@@ -361,8 +404,32 @@ mod tests {
     }
 
     #[test]
+    fn a_number_says_where_it_stands() {
+        for (text, written) in [
+            ("it is $9{,}500, no more", "9{,}500"),
+            (r"é $-\$12\,345$", r"-\$12\,345"),
+            ("so \u{2212}5.", "\u{2212}5"),
+            (r"\frac{1}{2}", r"\frac{1}{2"),
+            ("٤٢ ", "٤٢"),
+        ] {
+            let (_, place) = last_number(text).unwrap();
+            assert_eq!(&text[place], written);
+        }
+    }
+
+    #[test]
+    fn decimals_beyond_floats_are_compared_exactly() {
+        let number = |text| last_number(text).unwrap().0;
+        assert!(!number("0.1").equals(&number("0.10000000000000001"), 0.0));
+        assert!(number("0.10").equals(&number("1e-1"), 0.0));
+        assert!(number("1/3").equals(&number("2/6"), 0.0));
+        assert!(!number("1/3").equals(&number("0.3333333333333333"), 0.0));
+        assert_eq!(number("0.50").canonical(), number("3/6").canonical());
+    }
+
+    #[test]
     fn whole_numbers_beyond_floats_are_compared_by_digits() {
-        let number = |text| last_number(text).unwrap();
+        let number = |text| last_number(text).unwrap().0;
         assert!(!number("12345678901234567890").equals(&number("12345678901234567891"), 0.0));
         assert!(number("12345678901234567890").equals(&number("12,345,678,901,234,567,890"), 0.0));
         assert!(number("1e20").equals(&number("100000000000000000000"), 0.0));

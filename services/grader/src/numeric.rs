@@ -1,19 +1,24 @@
 //! Family `numeric`: the last number of the answer equals the target as a number.
 //!
+//! Without a tolerance numbers are compared as exact fractions: no rounding makes two of them equal.
+//!
 //! A balanced `\boxed{...}` narrows where the number is looked for, and so does the suite's pattern. A comma separates
 //! thousands or ends the number; it is never the decimal mark, because `3,141` cannot be told from three thousand.
 
 use tidemill_domain::Item;
+use tidemill_maths::boxes;
 
 use crate::Error;
 use crate::answer::{Answer, Credit, Finding};
-use crate::boxed::boxes;
 use crate::family::Family;
-use crate::number::{Number, last_number};
+use crate::number::{Number, Placed, last_number};
 use crate::pattern::Pattern;
 
-const NAME: &str = "numeric@1";
-const LAST_NUMBER: &str = "last-number@1";
+const NAME: &str = "numeric@2";
+const LAST_NUMBER: &str = "last-number@2";
+
+/// Targets that a reason names.
+const SHOWN: usize = 3;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Numeric {
@@ -36,7 +41,11 @@ impl Family for Numeric {
     }
 
     fn judge(&self, item: &Item, answer: &Answer<'_>) -> Result<Option<Finding>, Error> {
-        let targets: Vec<Number> = item.targets.iter().filter_map(|target| found(target)).collect();
+        let targets: Vec<Number> = item
+            .targets
+            .iter()
+            .filter_map(|target| Some(found(target)?.0))
+            .collect();
         if targets.is_empty() {
             return Err(Error::Target { wanted: "a number" });
         }
@@ -44,18 +53,43 @@ impl Family for Numeric {
             Some(pattern) => pattern.last(answer.text()),
             None => Some(answer.text()),
         };
-        Ok(place.and_then(found).map(|number| {
-            let is_right = targets.iter().any(|target| number.equals(target, self.tolerance));
-            Finding::new(LAST_NUMBER, number.text(), Credit::Whole(is_right))
-        }))
+        let placed = place.and_then(|place| {
+            let (number, range) = found(place)?;
+            Some((number, place.get(range)?))
+        });
+        Ok(placed.map(|(number, written)| self.finding(&targets, &number).at(answer.span(written))))
+    }
+}
+
+impl Numeric {
+    fn finding(&self, targets: &[Number], number: &Number) -> Finding {
+        let equal = targets.iter().find(|target| number.equals(target, self.tolerance));
+        let within = match self.tolerance {
+            0.0 => String::new(),
+            tolerance => format!(" within {tolerance}"),
+        };
+        let reason = match equal {
+            Some(target) => format!("equals {}{within}", target.text()),
+            None => {
+                let targets: Vec<&str> = targets.iter().take(SHOWN).map(Number::text).collect();
+                format!("does not equal {}{within}", targets.join(" or "))
+            }
+        };
+        Finding::new(LAST_NUMBER, number.text(), Credit::Whole(equal.is_some()))
+            .known_as(&number.canonical())
+            .because(reason)
     }
 }
 
 /// Targets and answers are read the same way.
-fn found(text: &str) -> Option<Number> {
+fn found(text: &str) -> Option<Placed> {
     let boxes = boxes(text);
     match boxes.last {
-        Some((_, inner)) => last_number(inner),
+        Some(boxed) => {
+            let (number, range) = last_number(boxed.content)?;
+            let start = boxed.range.start;
+            Some((number, start + range.start..start + range.end))
+        }
         None => last_number(boxes.before_unclosed),
     }
 }
@@ -82,6 +116,25 @@ mod tests {
         ] {
             assert!(judge(None, 0.0, target, text).unwrap().1, "{target} {text}");
         }
+    }
+
+    #[test]
+    fn the_finding_says_where_and_why() {
+        let numeric = Numeric::try_new(None, 0.0).unwrap();
+        let text = r"é so \boxed{\text{about } 0.50}";
+        let finding = numeric
+            .judge(&item(&["1/2"], &[]), &Answer::whole(text))
+            .unwrap()
+            .unwrap();
+        let span = finding.span.unwrap();
+        assert_eq!(&text[span.start as usize..span.end as usize], "0.50");
+        assert_eq!(finding.canonical.as_deref(), Some("1/2"));
+        assert_eq!(finding.reason.as_deref(), Some("equals 1/2"));
+        let finding = numeric
+            .judge(&item(&["3"], &[]), &Answer::whole(text))
+            .unwrap()
+            .unwrap();
+        assert_eq!(finding.reason.as_deref(), Some("does not equal 3"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Patterns that suites bring: compiled once within bounds, matched in time linear in the text.
 
 use ::regex::{Regex, RegexBuilder};
+use tidemill_domain::Take;
 
 use crate::Error;
 
@@ -29,20 +30,30 @@ impl Pattern {
             })
     }
 
-    /// The first group of the first match, or the whole match where the group took no part.
-    pub(crate) fn first<'t>(&self, text: &'t str) -> Option<&'t str> {
-        self.group(text, self.0.find(text)?.start())
+    /// How many groups there are, the whole match among them.
+    pub(crate) fn groups(&self) -> usize {
+        self.0.captures_len()
+    }
+
+    /// A group of the first or the last match; where none is named, the first group, or the whole match where that took no
+    /// part.
+    pub(crate) fn take<'t>(&self, text: &'t str, take: Take, group: Option<usize>) -> Option<&'t str> {
+        let found = match take {
+            Take::First => self.0.find(text)?,
+            Take::Last => self.0.find_iter(text).last()?,
+        };
+        // Groups are found again at the one match that counts, because finding them for every match costs several times more.
+        let captures = self.0.captures_at(text, found.start())?;
+        let counted = match group {
+            Some(group) => captures.get(group),
+            None => captures.get(1).or_else(|| captures.get(0)),
+        };
+        counted.map(|found| found.as_str())
     }
 
     /// The first group of the last match, or the whole match where the group took no part.
     pub(crate) fn last<'t>(&self, text: &'t str) -> Option<&'t str> {
-        self.group(text, self.0.find_iter(text).last()?.start())
-    }
-
-    /// Groups are found again at the one match that counts, because finding them for every match costs several times more.
-    fn group<'t>(&self, text: &'t str, start: usize) -> Option<&'t str> {
-        let captures = self.0.captures_at(text, start)?;
-        captures.get(1).or_else(|| captures.get(0)).map(|found| found.as_str())
+        self.take(text, Take::Last, None)
     }
 }
 
@@ -53,7 +64,7 @@ mod tests {
     #[test]
     fn the_first_group_counts_else_the_whole_match() {
         let pattern = Pattern::try_new(r"#### (\d+)|none").unwrap();
-        assert_eq!(pattern.first("#### 4 and #### 5"), Some("4"));
+        assert_eq!(pattern.take("#### 4 and #### 5", Take::First, None), Some("4"));
         assert_eq!(pattern.last("#### 4 and #### 5"), Some("5"));
         assert_eq!(pattern.last("#### 4, then none"), Some("none"));
         assert_eq!(pattern.last("nothing"), None);

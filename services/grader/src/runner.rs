@@ -13,6 +13,7 @@ use tidemill_sandbox::{Fault, Level, Sandbox, Settings, Unavailable, Verdict};
 use crate::Error;
 use crate::answer::{Answer, Finding};
 use crate::code::{self, Code, Task};
+use crate::command::Commands;
 
 /// How often a run is tried that says nothing of the program. A host that is busy for a moment is not for so long.
 const TRIES: usize = 3;
@@ -42,6 +43,7 @@ pub struct Runners {
     settings: Settings,
     sandbox: tokio::sync::Mutex<Option<Sandbox>>,
     refused: Mutex<Option<(Instant, Unavailable)>>,
+    pub(crate) commands: Commands,
 }
 
 impl Runners {
@@ -51,6 +53,15 @@ impl Runners {
         Self {
             settings: settings(config),
             ..Self::default()
+        }
+    }
+
+    /// With the sandbox and the programs that are configured.
+    #[must_use]
+    pub fn of(config: &tidemill_config::Grader) -> Self {
+        Self {
+            commands: Commands::new(config.commands.clone(), config.command_processes),
+            ..Self::new(&config.sandbox)
         }
     }
 
@@ -129,10 +140,11 @@ impl Runner for Code {
                 return Ok(None);
             };
             let sandbox = runners.sandbox().await?;
-            let verdict = self
-                .run(&sandbox, &task)
-                .await
-                .map_err(|fault| Error::Run(fault.to_string()))?;
+            let ran = self.run(&sandbox, &task).await;
+            if matches!(ran, Err(Fault::SetUp(_))) {
+                runners.forget().await;
+            }
+            let verdict = ran.map_err(|fault| Error::Run(fault.to_string()))?;
             Ok(Some(code::judged(finding, &verdict, sandbox.level().label())))
         })
     }

@@ -45,7 +45,7 @@ impl Grading {
         Self {
             context: context.clone(),
             suites: Suites::default(),
-            runners: Runners::new(&context.config.grader.sandbox),
+            runners: Runners::of(&context.config.grader),
             pool: Pool::new(&context.config.grader),
             latencies: Latencies::default(),
         }

@@ -27,7 +27,7 @@ impl Suite {
         let graders = manifest
             .benchmarks
             .iter()
-            .map(|benchmark| Grader::new(&benchmark.grader, &benchmark.reasoning))
+            .map(|benchmark| Grader::new(&benchmark.grader, &benchmark.reasoning).measuring(&benchmark.metrics))
             .collect();
         Self { manifest, graders }
     }

@@ -45,6 +45,8 @@ pub(crate) enum Command {
     Compare(Compare),
     /// Grade the stored completions of an evaluation again, beside its first grades
     Regrade(Regrade),
+    /// Check a suite file, or show what it sends and how that is graded, without sending anything
+    Suite(Suite),
     /// Show where the items of ended evaluations are, or archive one now
     Archive(Archive),
     /// Follow results as they come
@@ -325,13 +327,14 @@ Examples:
   tidemill regrade 8af03198ea3b1495 --grader graders.toml --json
 
 The file holds graders as a suite does: [grader] for all benchmarks, or [[benchmark]] with name and [benchmark.grader].
-Without it each benchmark's own grader grades again, as this version has it. No engine is asked, and the first grades stay.
+Beside them, reasoning and metrics, for all or for one. Without a file each benchmark's own grader grades again, as this
+version has it. No engine is asked, and the first grades stay.
 
 Exit codes: 0 done; 1 done, but the new result is invalid; 2 could not be done.")]
 pub(crate) struct Regrade {
     /// The evaluation, as `results` shows it
     pub(crate) evaluation: EvaluationId,
-    /// A TOML file with other graders
+    /// A TOML file with other graders, reasoning or metrics
     #[arg(long, value_name = "FILE")]
     pub(crate) grader: Option<PathBuf>,
     /// Print both results and every change as one JSON object
@@ -339,6 +342,58 @@ pub(crate) struct Regrade {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) place: Place,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  tidemill suite check suite.toml
+  tidemill suite show suite.toml gsm8k 17 --tokenizer runs/llama/step-900
+  tidemill suite schema > suite.schema.json
+
+A suite's first line `#:schema ./suite.schema.json` lets editors with a TOML language server (taplo) complete and check it.
+Every key is in docs/suites.md.
+
+Exit codes: 0 done; 2 the suite cannot be used, with every reason.")]
+pub(crate) struct Suite {
+    /// What to do
+    #[command(subcommand)]
+    pub(crate) action: SuiteAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SuiteAction {
+    /// Render everything, and say what is wrong with it or what it amounts to
+    Check(SuiteCheck),
+    /// Show an item exactly as it is sent, and what its answers are compared with
+    Show(SuiteShow),
+    /// Print the JSON Schema of suite files, for editors
+    Schema,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct SuiteCheck {
+    /// Suite file (TOML)
+    pub(crate) file: PathBuf,
+    /// Print it as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct SuiteShow {
+    /// Suite file (TOML)
+    pub(crate) file: PathBuf,
+    /// Only this benchmark; without it, an item of each
+    pub(crate) benchmark: Option<String>,
+    /// The item's id, or its number from 0; without it the first
+    pub(crate) item: Option<String>,
+    /// A checkpoint's tokenizer.json, or its folder, by which tokens are counted
+    #[arg(long, value_name = "PATH")]
+    pub(crate) tokenizer: Option<PathBuf>,
+    /// One JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, clap::Args)]

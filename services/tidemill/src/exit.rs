@@ -11,6 +11,8 @@ pub(crate) enum Done {
     Valid,
     /// Done, but a result is invalid or a threshold failed.
     Invalid,
+    /// What was given cannot be used, as has been said.
+    Refused,
 }
 
 const INVALID: u8 = 1;
@@ -21,6 +23,7 @@ pub(crate) fn of(done: anyhow::Result<Done>) -> ExitCode {
     match done {
         Ok(Done::Valid) => ExitCode::SUCCESS,
         Ok(Done::Invalid) => ExitCode::from(INVALID),
+        Ok(Done::Refused) => ExitCode::from(IMPOSSIBLE),
         Err(error) => {
             output::note(&format!("tidemill: {}", chain(&error)));
             ExitCode::from(IMPOSSIBLE)

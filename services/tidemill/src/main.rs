@@ -22,6 +22,7 @@ mod results;
 mod roles;
 mod session;
 mod streams;
+mod suite;
 mod table;
 mod up;
 mod view;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         Command::Items(args) => exit::of(items::run(args)),
         Command::Compare(args) => exit::of(compare::run(args)),
         Command::Regrade(args) => exit::of(regrade::run(args)),
+        Command::Suite(args) => exit::of(suite::run(args)),
         Command::Archive(args) => exit::of(archive::run(args)),
         Command::Watch(args) => exit::of(watch::run(args)),
         Command::Dead(args) => exit::of(dead::run(args)),

@@ -1,20 +1,22 @@
 //! Grading stored completions again: no engine is asked, and the first grades stay as they are.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use bytes::Bytes;
+use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tidemill_aggregator::{Fold, verdict};
 use tidemill_archive::{Entry, Index, Limits, Row, Sample, Samples, Writer, Written};
 use tidemill_domain::{
-    Benchmark, EvaluationEvent, EvaluationId, EvaluationResult, Grade, GraderSpec, Item, Manifest, ResultState,
+    Benchmark, EvaluationEvent, EvaluationId, EvaluationResult, Grade, Item, ItemKey, Manifest, ResultState,
 };
 use tidemill_grader::{Grader, Runners};
 use tidemill_service::{Context, now};
-use tidemill_tasks::Graders;
+use tidemill_tasks::Overrides;
 
 use crate::arguments::Regrade;
 use crate::exit::Done;
@@ -23,16 +25,16 @@ use crate::view::Following;
 use crate::{archive, output, table};
 
 pub(crate) fn run(args: Regrade) -> anyhow::Result<Done> {
-    let graders = args
+    let overrides = args
         .grader
         .as_deref()
-        .map(Graders::read)
+        .map(Overrides::read)
         .transpose()?
         .unwrap_or_default();
     let config = session::configuration(&args.place, "warn")?;
     let regraded = session::block_on(async {
         let session = Session::open(&args.place, config, Need::Any).await?;
-        let regraded = Box::pin(regrade(&session.context, &args, &graders)).await;
+        let regraded = Box::pin(regrade(&session.context, &args, &overrides)).await;
         session.close().await;
         regraded
     })?;
@@ -66,7 +68,17 @@ struct Regraded {
     /// Samples without a completion that can be read: they keep what they had.
     kept: u64,
     changed: usize,
+    /// How often one outcome became another.
+    transitions: Vec<Transition>,
     changes: Vec<Change>,
+}
+
+/// One outcome that became another, or the same with another score.
+#[derive(Debug, PartialEq, Serialize)]
+struct Transition {
+    from: &'static str,
+    to: &'static str,
+    samples: usize,
 }
 
 /// A sample whose outcome or score is another one now.
@@ -100,7 +112,7 @@ impl Judged {
     }
 }
 
-async fn regrade(context: &Context, args: &Regrade, graders: &Graders) -> anyhow::Result<Regraded> {
+async fn regrade(context: &Context, args: &Regrade, overrides: &Overrides) -> anyhow::Result<Regraded> {
     let following = Following::open(context).await;
     let known = archive::find(&following, &args.evaluation)?;
     let event = &known.event;
@@ -112,11 +124,12 @@ async fn regrade(context: &Context, args: &Regrade, graders: &Graders) -> anyhow
         );
     }
     let manifest = context.store.manifest(&event.manifest).await?;
-    let specs = graders.of(&manifest.benchmarks)?;
+    let changed = Arc::new(overrides.apply(&manifest)?);
+    suit(context, event, &manifest, &changed).await?;
     let samples = Samples::open(context, event, &manifest).await?;
     let (number, folder) = claim(context, &args.evaluation).await?;
-    let fold = Fold::new(&manifest, context.store.columns(&manifest).await?);
-    let mut work = Work::new(context, event, &manifest, fold, &specs, &folder);
+    let fold = Fold::new(&changed, context.store.columns(&changed).await?);
+    let mut work = Work::new(context, event, &changed, fold, &folder);
     let source = samples.folder().map(str::to_owned);
     work.grade_all(samples).await?;
     let old = known.result();
@@ -126,15 +139,44 @@ async fn regrade(context: &Context, args: &Regrade, graders: &Graders) -> anyhow
         regrade: number,
         folder: folder.clone(),
         changed: work.changes.len(),
+        transitions: transitions(&work.changes),
         graded: work.graded,
         kept: work.kept,
         changes: std::mem::take(&mut work.changes),
         old,
         new,
     };
-    let provenance = provenance(event, &manifest, &specs, source, args.grader.as_deref());
+    let provenance = provenance(event, &manifest, &changed, source, args.grader.as_deref());
     work.store(&regraded, provenance).await?;
     Ok(regraded)
+}
+
+/// Refuses graders that can do nothing with the items as they are stored, before anything is written.
+async fn suit(context: &Context, event: &EvaluationEvent, old: &Manifest, new: &Manifest) -> anyhow::Result<()> {
+    let pairs = (0_u32..).zip(old.benchmarks.iter().zip(&new.benchmarks));
+    for (ordinal, (old, benchmark)) in pairs {
+        if old.grader == benchmark.grader {
+            continue;
+        }
+        for item in 0..benchmark.items {
+            let key = ItemKey {
+                evaluation: event.evaluation.clone(),
+                benchmark: ordinal,
+                item,
+                sample: 0,
+            };
+            let found = tidemill_archive::item(&context.store, new, &key).await?;
+            let (_, item) = found.with_context(|| format!("{key} is not in the manifest"))?;
+            if let Some(reason) = tidemill_tasks::misfit(&benchmark.grader, &item) {
+                bail!(
+                    "benchmark {} cannot be graded so: item {:?} {reason}",
+                    benchmark.name,
+                    item.id
+                );
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Takes the next free number: whoever regrades at the same time gets another one.
@@ -180,17 +222,17 @@ impl<'a> Work<'a> {
         event: &'a EvaluationEvent,
         manifest: &'a Arc<Manifest>,
         fold: Fold,
-        specs: &[GraderSpec],
         folder: &'a str,
     ) -> Self {
-        let graders = manifest.benchmarks.iter().zip(specs);
-        let graders = graders.map(|(benchmark, spec)| Grader::new(spec, &benchmark.reasoning));
+        let graders = manifest.benchmarks.iter();
+        let graders =
+            graders.map(|benchmark| Grader::new(&benchmark.grader, &benchmark.reasoning).measuring(&benchmark.metrics));
         Self {
             context,
             event,
             manifest,
             graders: graders.collect(),
-            runners: Runners::new(&context.config.grader.sandbox),
+            runners: Runners::of(&context.config.grader),
             fold,
             writer: Some(Writer::new(&context.store, folder, Limits::default())),
             folder,
@@ -347,16 +389,19 @@ fn why(old: &Judged, new: &Judged) -> String {
 fn provenance(
     event: &EvaluationEvent,
     manifest: &Manifest,
-    specs: &[GraderSpec],
+    changed: &Manifest,
     source: Option<String>,
     file: Option<&Path>,
 ) -> Value {
-    let graders = manifest.benchmarks.iter().zip(specs).map(|(benchmark, spec)| {
+    let graders = manifest.benchmarks.iter().zip(&changed.benchmarks);
+    let graders = graders.map(|(old, new)| {
         json!({
-            "benchmark": benchmark.name,
-            "grader": Grader::new(spec, &benchmark.reasoning).name(),
-            "settings": spec,
-            "replaced": *spec != benchmark.grader,
+            "benchmark": new.name,
+            "grader": Grader::new(&new.grader, &new.reasoning).name(),
+            "settings": new.grader,
+            "replaced": new.grader != old.grader,
+            "reasoning": new.reasoning,
+            "metrics": new.metrics.iter().map(|metric| &metric.name).collect::<Vec<_>>(),
         })
     });
     json!({
@@ -375,6 +420,18 @@ fn provenance(
     })
 }
 
+/// How often which outcome became which, the most frequent first.
+fn transitions(changes: &[Change]) -> Vec<Transition> {
+    let mut counted: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    for change in changes {
+        *counted.entry((change.old.outcome, change.new.outcome)).or_default() += 1;
+    }
+    let transition = |((from, to), samples)| Transition { from, to, samples };
+    let mut transitions: Vec<Transition> = counted.into_iter().map(transition).collect();
+    transitions.sort_by_key(|transition| std::cmp::Reverse(transition.samples));
+    transitions
+}
+
 /// Changes that people are shown; all are in the JSON and in the stored `changes.jsonl`.
 const SHOWN: usize = 20;
 
@@ -390,19 +447,11 @@ fn show(regraded: &Regraded, json: bool) -> anyhow::Result<()> {
         "{} samples graded again, {} changed, {} kept as they were",
         regraded.graded, regraded.changed, regraded.kept
     ))?;
-    for change in regraded.changes.iter().take(SHOWN) {
-        let Change {
-            benchmark,
-            item,
-            sample,
-            old,
-            new,
-            reason,
-        } = change;
-        output::data(&format!(
-            "{benchmark} {item}#{sample}  {} -> {}  {reason}",
-            old.outcome, new.outcome
-        ))?;
+    for Transition { from, to, samples } in &regraded.transitions {
+        output::data(&format!("  {from} -> {to}: {samples}"))?;
+    }
+    if regraded.changed > 0 {
+        output::data(&changes(&regraded.changes))?;
     }
     if regraded.changed > SHOWN {
         output::note(&format!("{} more; --json prints all", regraded.changed - SHOWN));
@@ -412,4 +461,78 @@ fn show(regraded: &Regraded, json: bool) -> anyhow::Result<()> {
         regraded.folder, regraded.evaluation, regraded.regrade
     ));
     Ok(())
+}
+
+fn changes(changes: &[Change]) -> String {
+    let mut table = Table::new();
+    table
+        .load_style(presets::ASCII_BORDERS_ONLY_CONDENSED)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_header(["benchmark", "item", "sample", "outcome", "score", "extracted", "reason"]);
+    for change in changes.iter().take(SHOWN) {
+        let (old, new) = (&change.old, &change.new);
+        let score = |judged: &Judged| judged.score.map_or("-".to_owned(), |score| format!("{score:.3}"));
+        let extracted = |judged: &Judged| {
+            judged
+                .extracted
+                .as_ref()
+                .map_or("-".to_owned(), |text| format!("{text:?}"))
+        };
+        table.add_row([
+            change.benchmark.clone(),
+            change.item.clone(),
+            change.sample.to_string(),
+            format!("{} -> {}", old.outcome, new.outcome),
+            format!("{} -> {}", score(old), score(new)),
+            format!("{} -> {}", extracted(old), extracted(new)),
+            change.reason.clone(),
+        ]);
+    }
+    table.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change(from: &'static str, to: &'static str) -> Change {
+        let judged = |outcome, score, extracted: &str| Judged {
+            outcome,
+            score: Some(score),
+            extracted: Some(extracted.to_owned()),
+            grader: Some("exact@1".to_owned()),
+        };
+        Change {
+            benchmark: "b".to_owned(),
+            item: "q1".to_owned(),
+            sample: 0,
+            old: judged(from, 0.0, "1"),
+            new: judged(to, 1.0, "1.0"),
+            reason: "equal numbers".to_owned(),
+        }
+    }
+
+    #[test]
+    fn changes_are_counted_by_kind_and_shown_with_old_and_new() {
+        let all = [
+            change("no_answer", "correct"),
+            change("incorrect", "correct"),
+            change("incorrect", "correct"),
+        ];
+        let counted: Vec<_> = transitions(&all)
+            .iter()
+            .map(|one| (one.from, one.to, one.samples))
+            .collect();
+        assert_eq!(counted, [("incorrect", "correct", 2), ("no_answer", "correct", 1)]);
+        let table = changes(&all[..1]);
+        for part in [
+            "q1",
+            "no_answer -> correct",
+            "0.000 -> 1.000",
+            "\"1\" -> \"1.0\"",
+            "equal numbers",
+        ] {
+            assert!(table.contains(part), "{part:?} is missing in\n{table}");
+        }
+    }
 }

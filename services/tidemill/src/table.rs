@@ -222,7 +222,9 @@ fn beside(results: &[EvaluationResult]) -> Option<String> {
         .load_style(presets::ASCII_BORDERS_ONLY_CONDENSED)
         .set_content_arrangement(ContentArrangement::Dynamic);
     table.set_header(BESIDE);
-    rows.into_iter().for_each(|row| drop(table.add_row(row)));
+    for row in rows {
+        table.add_row(row);
+    }
     for place in [1, 4, 5, 6, 7, 8, 9] {
         if let Some(column) = table.column_mut(place) {
             column.set_cell_alignment(CellAlignment::Right);

@@ -217,6 +217,11 @@ pub struct Grader {
     pub delay: Duration,
     /// Where generated programs run.
     pub sandbox: Sandbox,
+    /// The programs that suites may have run here to grade answers, each as a list of the program and its arguments, exactly as
+    /// suites write it. They run as the grader does, outside of any sandbox. Default none.
+    pub commands: Vec<Vec<String>>,
+    /// Processes of each such program at once, at least 1. Default 2.
+    pub command_processes: u32,
 }
 
 impl Default for Grader {
@@ -226,6 +231,8 @@ impl Default for Grader {
             threads: 0,
             delay: Duration::ZERO,
             sandbox: Sandbox::default(),
+            commands: Vec::new(),
+            command_processes: 2,
         }
     }
 }

@@ -1,6 +1,9 @@
 //! How answers are graded, as manifests say it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::{Aggregation, Metric, MetricSource};
 
 /// How an answer is found and compared. A change of what a kind means raises that kind's version in the grader.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -48,6 +51,64 @@ pub enum GraderSpec {
         /// What a run may use.
         limits: CodeLimits,
     },
+    /// The whole answer equals a target once both are normalised.
+    ExactNormalised {
+        /// What makes no difference. Their order makes none either.
+        normalisers: Vec<Normaliser>,
+    },
+    /// The first of several patterns that matches finds the answer, which equals a target once both are normalised.
+    RegexChain {
+        /// Tried one after the other, at least one.
+        patterns: Vec<AnswerPattern>,
+        /// What makes no difference. Their order makes none either.
+        normalisers: Vec<Normaliser>,
+    },
+    /// The answer is a number, a formula or a collection of them, equal to a target as mathematics.
+    Math {
+        /// Narrows where the answer is looked for: the last match's first group.
+        pattern: Option<String>,
+    },
+    /// The words that the answer and its best target share.
+    F1 {
+        /// How texts are made comparable.
+        words: Words,
+    },
+    /// The words, pairs of words or longest common subsequence that the answer and its best target share.
+    Rouge {
+        /// Which of them is the score.
+        measure: RougeMeasure,
+        /// Compare longer words by their stems.
+        stem: bool,
+    },
+    /// The n-grams of words that the answer and its targets share.
+    Bleu {
+        /// How texts become words.
+        tokenise: Tokenise,
+    },
+    /// The n-grams of characters that the answer and its best target share.
+    Chrf {
+        /// Also those of words, as chrF++ does.
+        words: bool,
+    },
+    /// Instructions that a program can check. An item's material names them: `instructions` and `arguments`.
+    Instructions {
+        /// The score is that of the checks that forgive a first line, a last line and asterisks.
+        loose: bool,
+    },
+    /// JSON in the answer.
+    JsonSchema {
+        /// What it must be.
+        check: JsonCheck,
+        /// The schema, as JSON, of all items. One without has its own as material: `schema`.
+        schema: Option<String>,
+    },
+    /// A program outside grades. It runs only on graders whose configuration names it.
+    Command {
+        /// The program and its arguments.
+        command: Vec<String>,
+        /// How long one answer may take, in seconds.
+        seconds: u32,
+    },
 }
 
 impl GraderSpec {
@@ -55,14 +116,133 @@ impl GraderSpec {
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
-            Self::Exact { .. } => "exact",
-            Self::Regex { .. } => "regex",
+            Self::Exact { .. } | Self::ExactNormalised { .. } => "exact",
+            Self::Regex { .. } | Self::RegexChain { .. } => "regex",
             Self::Numeric { .. } => "numeric",
             Self::Choice { .. } => "choice",
             Self::Likelihood { .. } => "likelihood",
             Self::Code { .. } => "code",
+            Self::Math { .. } => "math",
+            Self::F1 { .. } => "f1",
+            Self::Rouge { .. } => "rouge",
+            Self::Bleu { .. } => "bleu",
+            Self::Chrf { .. } => "chrf",
+            Self::Instructions { .. } => "instructions",
+            Self::JsonSchema { .. } => "json_schema",
+            Self::Command { .. } => "command",
         }
     }
+
+    /// What a benchmark with this grader measures beside its score.
+    #[must_use]
+    pub fn metrics(&self) -> Vec<Metric> {
+        let means = |names: &[&str]| names.iter().map(|name| metric(name, Aggregation::Mean)).collect();
+        match self {
+            Self::Likelihood { .. } => means(&["accuracy_raw", "accuracy_per_byte", "accuracy_per_token"]),
+            Self::F1 { .. } => means(&["exact_match"]),
+            Self::Rouge { .. } => means(&["rouge1", "rouge2", "rougeL"]),
+            Self::Bleu { .. } => vec![metric("bleu", Aggregation::Bleu)],
+            Self::Chrf { .. } => vec![metric("chrf", Aggregation::Chrf)],
+            Self::Instructions { .. } => vec![
+                metric("prompt_level_strict_acc", Aggregation::Mean),
+                metric("inst_level_strict_acc", Aggregation::WeightedMean),
+                metric("prompt_level_loose_acc", Aggregation::Mean),
+                metric("inst_level_loose_acc", Aggregation::WeightedMean),
+            ],
+            Self::JsonSchema { .. } => means(&["valid", "fits", "equal"]),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// Something that makes no difference between an answer and a target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Normaliser {
+    /// Which of several code points write the same: NFKC, so that full-width letters, ligatures and superscripts are plain ones.
+    Unicode,
+    /// What only sets type in LaTeX: dollar signs, `\text{}`, `\left`, thin spaces.
+    Latex,
+    /// Small and capital letters.
+    Case,
+    /// Thousands separators, and zeros after a decimal point that say nothing.
+    Numbers,
+    /// Punctuation.
+    Punctuation,
+    /// The words "a", "an" and "the".
+    Articles,
+    /// White space: none at the ends, one space between words.
+    Whitespace,
+}
+
+/// A pattern that finds an answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AnswerPattern {
+    /// The pattern, without look-around and back-references.
+    pub pattern: String,
+    /// The number of the group that is the answer, 0 for the whole match; without it the first group, else the whole match.
+    pub group: Option<u32>,
+    /// Which match counts.
+    pub take: Take,
+}
+
+fn metric(name: &str, aggregation: Aggregation) -> Metric {
+    Metric {
+        name: name.to_owned(),
+        source: MetricSource::Measure,
+        aggregation,
+        higher_is_better: true,
+    }
+}
+
+/// How words are made comparable before they are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Words {
+    /// As SQuAD does: lower case, no punctuation, no English articles.
+    Squad,
+    /// As DROP does: besides, numbers by value, and every word once.
+    Drop,
+}
+
+/// Which of the scores of ROUGE.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RougeMeasure {
+    /// Words.
+    #[serde(rename = "rouge1")]
+    One,
+    /// Pairs of words.
+    #[serde(rename = "rouge2")]
+    Two,
+    /// The longest common subsequence.
+    #[serde(rename = "rougeL")]
+    Longest,
+}
+
+/// How texts become words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Tokenise {
+    /// As `mteval-v13a` does.
+    #[serde(rename = "13a")]
+    V13a,
+    /// Each character a word.
+    #[serde(rename = "characters")]
+    Characters,
+    /// At white space alone.
+    #[serde(rename = "none")]
+    None,
+}
+
+/// What JSON must be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum JsonCheck {
+    /// JSON at all.
+    Valid,
+    /// As the schema says.
+    Schema,
+    /// The same value as a target, and as the schema says where there is one.
+    Equal,
 }
 
 /// Which of several matches is the answer.

@@ -41,7 +41,10 @@ pub use expect::{ANSWERS_OF_A_SPREAD, Expectation, Known, Lengths, Prefixes, Spr
 pub use failure::Class;
 pub use generation::{Asked, Generation, GenerationKey, InvalidGenerationKey, LANE, Question, Reuse};
 pub use grade::{Grade, Measured, Outcome, Span};
-pub use grader_spec::{CodeLanguage, CodeLimits, GraderSpec, Normalise, ProgramPlace, Take};
+pub use grader_spec::{
+    AnswerPattern, CodeLanguage, CodeLimits, GraderSpec, JsonCheck, Normalise, Normaliser, ProgramPlace, RougeMeasure,
+    Take, Tokenise, Words,
+};
 pub use group::{Capacity, EngineKind, Replica, ReplicaLoad, ServerGroup, Trouble, TroubleKind};
 pub use key::ItemKey;
 pub use length::{AnswerLength, InvalidLength, class_length, length_class};

@@ -123,7 +123,7 @@ pub struct Item {
     pub id: String,
     /// What is sent.
     pub prompt: Prompt,
-    /// Accepted answers; at least one unless the grader is by likelihood.
+    /// Accepted answers; at least one unless the grader is by likelihood or needs none.
     pub targets: Vec<String>,
     /// The continuations compared by a likelihood grader, or the options of a multiple choice graded by text.
     pub choices: Vec<String>,

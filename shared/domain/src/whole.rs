@@ -51,6 +51,7 @@ impl WholeBenchmark {
         Benchmark {
             name: self.name,
             settings: self.settings,
+            metrics: self.grader.metrics(),
             grader: self.grader,
             items,
             blocks,
@@ -60,7 +61,6 @@ impl WholeBenchmark {
             spare_samples: 0,
             outlines: Vec::new(),
             reasoning: Reasoning::default(),
-            metrics: Vec::new(),
             subsets: columns.subsets,
             weights: columns.weights,
         }

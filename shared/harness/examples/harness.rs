@@ -40,7 +40,10 @@ fn load_table(folder: &str) -> Result<(), Error> {
 
 fn check(files: &[&str]) -> Result<(), Error> {
     for file in files {
-        match Entry::read(Path::new(file)).map_err(|refusal| vec![refusal]).and_then(|entry| entry.task(None)) {
+        match Entry::read(Path::new(file))
+            .map_err(|refusal| vec![refusal])
+            .and_then(|entry| entry.task(None))
+        {
             Ok(task) => writeln!(io::stdout(), "{file}: {task:#?}")?,
             Err(refusals) => {
                 for refusal in refusals {
@@ -66,15 +69,25 @@ fn render() -> Result<(), Error> {
 
 fn requests(file: &str, splits: &[&str]) -> Result<(), Error> {
     let entry = Entry::read(Path::new(file))?;
-    let task = entry.task(None).map_err(|refusals| refusals.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
+    let task = entry
+        .task(None)
+        .map_err(|refusals| refusals.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
     let mut files = HashMap::new();
     for split in splits {
         let (name, path) = split.split_once('=').ok_or("a split is written as name=path")?;
         let lines = std::fs::read_to_string(path)?;
-        let read = lines.lines().map(serde_json::from_str::<Map<String, Value>>).collect::<Result<Vec<_>, _>>()?;
+        let read = lines
+            .lines()
+            .map(serde_json::from_str::<Map<String, Value>>)
+            .collect::<Result<Vec<_>, _>>()?;
         files.insert(name, rows::conform(read));
     }
-    let of = |name: &str| files.get(name).cloned().ok_or_else(|| format!("split {name} is not given"));
+    let of = |name: &str| {
+        files
+            .get(name)
+            .cloned()
+            .ok_or_else(|| format!("split {name} is not given"))
+    };
     let evaluated = task.kept(of(task.evaluated_split())?, false)?;
     let pool = match task.shot_source() {
         ShotSource::Samples(samples) => samples.to_vec(),

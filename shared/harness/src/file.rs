@@ -26,14 +26,20 @@ fn read_with(path: &Path, seen: &mut HashSet<PathBuf>) -> Result<Map, Refusal> {
         key: key.to_owned(),
         reason,
     };
-    let canonical = path.canonicalize().map_err(|error| refuse(0, "file", error.to_string()))?;
+    let canonical = path
+        .canonicalize()
+        .map_err(|error| refuse(0, "file", error.to_string()))?;
     if !seen.insert(canonical) {
         return Err(refuse(0, "include", "includes itself, or is included twice".to_owned()));
     }
     let text = std::fs::read_to_string(path).map_err(|error| refuse(0, "file", error.to_string()))?;
     let node = yaml::parse(&text, &file)?;
     let Value::Map(mut own) = node.value else {
-        return Err(refuse(node.place.line, "file", format!("holds {}, not a mapping", node.kind())));
+        return Err(refuse(
+            node.place.line,
+            "file",
+            format!("holds {}, not a mapping", node.kind()),
+        ));
     };
     let Some(include) = own.remove("include") else {
         return Ok(own);
@@ -46,7 +52,11 @@ fn read_with(path: &Path, seen: &mut HashSet<PathBuf>) -> Result<Map, Refusal> {
         };
         let target = path.parent().unwrap_or(Path::new("")).join(name);
         if !target.is_file() {
-            return Err(refuse(include.place.line, "include", format!("{name:?} does not exist")));
+            return Err(refuse(
+                include.place.line,
+                "include",
+                format!("{name:?} does not exist"),
+            ));
         }
         let mut included = read_with(&target, seen)?;
         included.remove("task_list");

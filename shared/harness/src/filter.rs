@@ -120,18 +120,27 @@ impl Step {
         match self {
             Self::TakeFirst => {
                 let first = values.into_iter().next();
-                first.map(Answers::One).ok_or_else(|| "take_first is applied to nothing".to_owned())
+                first
+                    .map(Answers::One)
+                    .ok_or_else(|| "take_first is applied to nothing".to_owned())
             }
-            Self::TakeFirstK(count) if values.len() < *count => {
-                Err(format!("take_first_k needs {count} answers and has {}; raise repeats", values.len()))
-            }
+            Self::TakeFirstK(count) if values.len() < *count => Err(format!(
+                "take_first_k needs {count} answers and has {}; raise repeats",
+                values.len()
+            )),
             Self::TakeFirstK(count) => Ok(Answers::Many(values.into_iter().take(*count).collect())),
             Self::MajorityVote => majority(&values).map(|vote| Answers::Many(vec![vote])),
             Self::RemoveWhitespace => each(&|text| python::strip(text).to_owned()),
             Self::Lowercase => each(&str::to_lowercase),
             Self::Uppercase => each(&str::to_uppercase),
             Self::Map { entries, default } => {
-                let of = |value: &Json| entries.iter().rev().find(|(from, _)| from == value).map_or(default, |(_, to)| to);
+                let of = |value: &Json| {
+                    entries
+                        .iter()
+                        .rev()
+                        .find(|(from, _)| from == value)
+                        .map_or(default, |(_, to)| to)
+                };
                 Ok(Answers::Many(values.iter().map(|value| of(value).clone()).collect()))
             }
             Self::Regex(step) => {
@@ -161,7 +170,8 @@ fn majority(values: &[Json]) -> Result<Json, String> {
             best = Some((value, count));
         }
     }
-    best.map(|(value, _)| value.clone()).ok_or_else(|| "majority_vote is applied to nothing".to_owned())
+    best.map(|(value, _)| value.clone())
+        .ok_or_else(|| "majority_vote is applied to nothing".to_owned())
 }
 
 impl RegexStep {
@@ -186,7 +196,9 @@ fn selected(found: &[Found], select: i64) -> Result<Option<&Found>, String> {
     let length = i64::try_from(found.len()).unwrap_or(i64::MAX);
     let at = if select < 0 { select + length } else { select };
     let chosen = usize::try_from(at).ok().and_then(|at| found.get(at));
-    chosen.map(Some).ok_or_else(|| format!("group_select {select} is outside of {length} matches"))
+    chosen
+        .map(Some)
+        .ok_or_else(|| format!("group_select {select} is outside of {length} matches"))
 }
 
 /// The choices of a row as patterns.
@@ -217,7 +229,10 @@ impl Choices {
         }
         // Longest first, so that a choice which begins another one does not hide it.
         texts.sort_by_key(|text| std::cmp::Reverse(escaped_length(text)));
-        let texts: Vec<_> = texts.iter().map(|text| fancy_regex::escape(text).into_owned()).collect();
+        let texts: Vec<_> = texts
+            .iter()
+            .map(|text| fancy_regex::escape(text).into_owned())
+            .collect();
         Ok(Self {
             texts: Pattern::verbatim(&texts.join("|"))?,
             letters_by_text,
@@ -273,5 +288,7 @@ impl MultiChoice {
 /// How long a text is once `re.escape` has been at it.
 fn escaped_length(text: &str) -> usize {
     let special = "()[]{}?*+-|^$\\.&~# \t\n\r\u{b}\u{c}";
-    text.chars().map(|letter| 1 + usize::from(special.contains(letter))).sum()
+    text.chars()
+        .map(|letter| 1 + usize::from(special.contains(letter)))
+        .sum()
 }

@@ -69,7 +69,11 @@ impl Index {
             refusals: Vec::new(),
         };
         let group = resolver.group(&name, &entry.keys, &Map::default(), 0);
-        if resolver.refusals.is_empty() { Ok(group) } else { Err(resolver.refusals) }
+        if resolver.refusals.is_empty() {
+            Ok(group)
+        } else {
+            Err(resolver.refusals)
+        }
     }
 }
 
@@ -91,7 +95,10 @@ impl Resolver<'_> {
 
     fn group(&mut self, name: &str, keys: &Map, from_above: &Map, depth: usize) -> Group {
         let mut overrides = Map::default();
-        for (key, value) in keys.iter().filter(|(key, _)| !key.text().is_some_and(|key| OWN_KEYS.contains(&key))) {
+        for (key, value) in keys
+            .iter()
+            .filter(|(key, _)| !key.text().is_some_and(|key| OWN_KEYS.contains(&key)))
+        {
             overrides.insert(key.clone(), value.clone());
         }
         overrides.update(from_above);
@@ -150,7 +157,11 @@ impl Resolver<'_> {
                     self.inline(&format!("{group}::{name}"), member, overrides, children);
                 }
             }
-            _ => self.refuse(Some(member), "task", format!("takes names and mappings, not {}", member.kind())),
+            _ => self.refuse(
+                Some(member),
+                "task",
+                format!("takes names and mappings, not {}", member.kind()),
+            ),
         }
     }
 
@@ -169,7 +180,11 @@ impl Resolver<'_> {
 
     fn named(&mut self, name: &str, member: &Node, overrides: &Map, depth: usize, children: &mut Vec<Child>) {
         let Some(entry) = self.index.get(name) else {
-            return self.refuse(Some(member), "task", format!("{name} is no task, group or tag in these folders"));
+            return self.refuse(
+                Some(member),
+                "task",
+                format!("{name} is no task, group or tag in these folders"),
+            );
         };
         match entry.kind {
             Kind::Group => {
@@ -219,7 +234,11 @@ impl Resolver<'_> {
             self.refuse(Some(node), &format!("{key}.{other}"), "is not a key that is known here");
         }
         if let Some(node) = map.get("aggregation").filter(|node| node.text() != Some("mean")) {
-            self.refuse(Some(node), &format!("{key}.aggregation"), "is not mean, the only one that is known here");
+            self.refuse(
+                Some(node),
+                &format!("{key}.aggregation"),
+                "is not mean, the only one that is known here",
+            );
         }
         let Some(metric) = map.get("metric").and_then(Node::text) else {
             self.refuse(Some(entry), &format!("{key}.metric"), "is missing");
@@ -230,7 +249,10 @@ impl Resolver<'_> {
             Some(Value::List(names)) => Some(names.iter().filter_map(|name| name.text().map(str::to_owned)).collect()),
             _ => None,
         };
-        let weight_by_size = !matches!(map.get("weight_by_size").map(|node| &node.value), Some(Value::Bool(false)));
+        let weight_by_size = !matches!(
+            map.get("weight_by_size").map(|node| &node.value),
+            Some(Value::Bool(false))
+        );
         Some(AggregateMetric {
             metric: metric.to_owned(),
             filters,

@@ -128,11 +128,20 @@ impl LoadTable {
             writeln!(out, "| {kind} | {} | {} | {share:.1} % |", count.total, count.loaded)?;
         }
         writeln!(out, "| files that cannot be read | {} | | |", self.unreadable.len())?;
-        writeln!(out, "\n| refused key | tasks | by it alone | the first reason |\n| --- | ---: | ---: | --- |")?;
+        writeln!(
+            out,
+            "\n| refused key | tasks | by it alone | the first reason |\n| --- | ---: | ---: | --- |"
+        )?;
         let mut causes: Vec<_> = self.causes.iter().collect();
         causes.sort_by_key(|(key, cause)| (std::cmp::Reverse(cause.tasks), (*key).clone()));
         for (key, cause) in causes {
-            let reason: String = cause.example.replace('\n', " ").replace('|', "\\|").chars().take(140).collect();
+            let reason: String = cause
+                .example
+                .replace('\n', " ")
+                .replace('|', "\\|")
+                .chars()
+                .take(140)
+                .collect();
             writeln!(out, "| `{key}` | {} | {} | {reason} |", cause.tasks, cause.alone)?;
         }
         writeln!(out, "\n| function done natively | tasks |\n| --- | ---: |")?;

@@ -324,20 +324,33 @@ pub struct Likelihoods<'a> {
 
 /// A row of `multiple_choice`. `None` where the measure does not apply.
 #[must_use]
-pub fn of_choices(measure: Measure, choices: &[String], gold: &Gold, likelihoods: &Likelihoods<'_>) -> Option<Measured> {
+pub fn of_choices(
+    measure: Measure,
+    choices: &[String],
+    gold: &Gold,
+    likelihoods: &Likelihoods<'_>,
+) -> Option<Measured> {
     let sums = likelihoods.sums;
     let by = |length: fn(&String) -> usize| {
-        let shares = sums.iter().zip(choices).map(|(sum, choice)| sum / length(choice) as f64);
+        let shares = sums
+            .iter()
+            .zip(choices)
+            .map(|(sum, choice)| sum / length(choice) as f64);
         best(&shares.collect::<Vec<_>>())
     };
     let is_right = |chosen: Option<usize>| {
         let chosen = chosen.and_then(|chosen| i64::try_from(chosen).ok());
-        Measured::Value(f64::from(u8::from(chosen.is_some_and(|chosen| gold.indices.contains(&chosen)))))
+        Measured::Value(f64::from(u8::from(
+            chosen.is_some_and(|chosen| gold.indices.contains(&chosen)),
+        )))
     };
     let single = || (!gold.is_list).then(|| gold.indices.first().copied()).flatten();
     let labels = || {
         let predicted = i64::try_from(best(sums)?).ok()?;
-        Some(Measured::Labels { truth: single()?, predicted })
+        Some(Measured::Labels {
+            truth: single()?,
+            predicted,
+        })
     };
     match measure {
         Measure::Acc => Some(is_right(best(sums))),
@@ -347,11 +360,18 @@ pub fn of_choices(measure: Measure, choices: &[String], gold: &Gold, likelihoods
             if likelihoods.unconditional.len() != sums.len() {
                 return None;
             }
-            let gains = sums.iter().zip(likelihoods.unconditional).map(|(sum, without)| sum - without);
+            let gains = sums
+                .iter()
+                .zip(likelihoods.unconditional)
+                .map(|(sum, without)| sum - without);
             Some(is_right(best(&gains.collect::<Vec<_>>())))
         }
         Measure::ExactMatch => {
-            let greedy = |index: &i64| usize::try_from(*index).ok().and_then(|at| likelihoods.are_greedy.get(at).copied());
+            let greedy = |index: &i64| {
+                usize::try_from(*index)
+                    .ok()
+                    .and_then(|at| likelihoods.are_greedy.get(at).copied())
+            };
             let any = gold.indices.iter().any(|index| greedy(index).unwrap_or(false));
             Some(Measured::Value(f64::from(u8::from(any))))
         }
@@ -431,11 +451,19 @@ pub fn of_answer(metric: &Metric, target: &Json, targets_are_lists: bool, filter
         return exact_match(&metric.options, target, targets_are_lists, filtered).map(Measured::Value);
     }
     if targets_are_lists {
-        return Err(format!("{} is not defined for a target that is a list", metric.measure.name()));
+        return Err(format!(
+            "{} is not defined for a target that is a list",
+            metric.measure.name()
+        ));
     }
     let answer = match filtered {
         Json::String(answer) => answer.clone(),
-        other => return Err(format!("{} needs one text, not {other}; end the filters with take_first", metric.measure.name())),
+        other => {
+            return Err(format!(
+                "{} needs one text, not {other}; end the filters with take_first",
+                metric.measure.name()
+            ));
+        }
     };
     Ok(Measured::Texts {
         references: vec![python::str(target)],
@@ -454,10 +482,14 @@ fn exact_match(options: &Normalise, target: &Json, targets_are_lists: bool, filt
         return Ok(f64::from(u8::from(any)));
     }
     match filtered {
-        Json::String(_) => equal(options, &Json::String(python::str(target)), filtered).map(|equal| f64::from(u8::from(equal))),
+        Json::String(_) => {
+            equal(options, &Json::String(python::str(target)), filtered).map(|equal| f64::from(u8::from(equal)))
+        }
         Json::Number(number) if number.is_i64() => {
             let target = python::str(target);
-            let target: i64 = python::strip(&target).parse().map_err(|_| format!("target {target:?} is no integer"))?;
+            let target: i64 = python::strip(&target)
+                .parse()
+                .map_err(|_| format!("target {target:?} is no integer"))?;
             equal(options, &Json::from(target), filtered).map(|equal| f64::from(u8::from(equal)))
         }
         Json::Array(answers) if !answers.is_empty() => {
@@ -470,7 +502,9 @@ fn exact_match(options: &Normalise, target: &Json, targets_are_lists: bool, filt
             }
             Ok(f64::from(right) / answers.len() as f64)
         }
-        other => Err(format!("the filters left {other}, which no target can be compared with")),
+        other => Err(format!(
+            "the filters left {other}, which no target can be compared with"
+        )),
     }
 }
 

@@ -52,7 +52,9 @@ impl RowRule {
     pub fn keeps(&self, row: &Map<String, Json>) -> Result<bool, String> {
         match self {
             Self::Equal { column, value, marks } => {
-                let found = row.get(column).ok_or_else(|| format!("process_docs: column {column} is missing"))?;
+                let found = row
+                    .get(column)
+                    .ok_or_else(|| format!("process_docs: column {column} is missing"))?;
                 let Json::String(text) = found else {
                     return Ok(false);
                 };
@@ -127,7 +129,10 @@ impl TextRule {
         match self {
             Self::Lookup { column: name, entries } => {
                 let key = python::str(column(name)?);
-                entries.get(&key).cloned().ok_or_else(|| format!("column {name} is {key}, which has no entry"))
+                entries
+                    .get(&key)
+                    .cloned()
+                    .ok_or_else(|| format!("column {name} is {key}, which has no entry"))
             }
             Self::Literal { column: name } => list(column(name)?).map(Json::Array),
             Self::Format { parts } => {
@@ -138,7 +143,9 @@ impl TextRule {
                         Part::Column(name) => text.push_str(&python::str(column(name)?)),
                         Part::Element(name, at) => {
                             let values = list(column(name)?)?;
-                            let value = values.get(*at).ok_or_else(|| format!("column {name} has no element {at}"))?;
+                            let value = values
+                                .get(*at)
+                                .ok_or_else(|| format!("column {name} has no element {at}"))?;
                             text.push_str(&python::str(value));
                         }
                     }
@@ -251,7 +258,10 @@ fn generated(module: &Module, function: &str) -> Option<(String, String)> {
     let texts = assigned(&module.text, list)?;
     let changed = |text: &str| {
         let mut text = text.to_owned();
-        for change in changes.split(").").map(|change| change.trim_start_matches('.').trim_end_matches(')')) {
+        for change in changes
+            .split(").")
+            .map(|change| change.trim_start_matches('.').trim_end_matches(')'))
+        {
             if change.starts_with("lower(") {
                 text = text.to_lowercase();
             } else if let Some(pair) = change.strip_prefix("replace(")
@@ -332,7 +342,12 @@ fn format(module: &Module, function: &str) -> Option<TextRule> {
     let found = captures(pattern, &rest)?;
     let spelled = found.get(1)?.clone();
     let mut places: HashMap<String, Part> = HashMap::new();
-    for argument in found.get(2)?.split(',').map(str::trim).filter(|argument| !argument.is_empty()) {
+    for argument in found
+        .get(2)?
+        .split(',')
+        .map(str::trim)
+        .filter(|argument| !argument.is_empty())
+    {
         let (name, value) = argument.split_once('=')?;
         let part = match value.strip_prefix("doc[\"") {
             Some(column) => Part::Column(column.strip_suffix("\"]")?.to_owned()),
@@ -376,7 +391,9 @@ fn option_list(module: &Module, function: &str, file: &Path) -> Option<TextRule>
     let table = std::fs::read_to_string(folder.parent()?.join("lang_libs.py")).ok()?;
     let table = assigned(&table, "LANG_LIBS")?;
     let words = table.get(language)?.as_array()?.iter();
-    let words: Vec<String> = words.map(|word| word.as_str().map(str::to_owned)).collect::<Option<_>>()?;
+    let words: Vec<String> = words
+        .map(|word| word.as_str().map(str::to_owned))
+        .collect::<Option<_>>()?;
     (words.len() > 4).then_some(TextRule::Options { words, with_answer })
 }
 
@@ -433,9 +450,16 @@ fn captures(pattern: &str, text: &str) -> Option<Vec<String>> {
     let regex = {
         let mut compiled = COMPILED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let compiled = compiled.get_or_insert_default();
-        compiled.entry(pattern.to_owned()).or_insert_with(|| Regex::new(pattern).ok()).clone()?
+        compiled
+            .entry(pattern.to_owned())
+            .or_insert_with(|| Regex::new(pattern).ok())
+            .clone()?
     };
     let found = regex.captures(text).ok()??;
-    let group = |at| found.get(at).map_or_else(String::new, |group| group.as_str().to_owned());
+    let group = |at| {
+        found
+            .get(at)
+            .map_or_else(String::new, |group| group.as_str().to_owned())
+    };
     Some((0..found.len()).map(group).collect())
 }

@@ -51,7 +51,11 @@ impl Pattern {
     pub(crate) fn find_all(&self, text: &str) -> Result<Vec<Found>, String> {
         let mut all = Vec::new();
         self.each(text, &mut |captures| {
-            let group = |at| captures.get(at).map_or_else(String::new, |found| found.as_str().to_owned());
+            let group = |at| {
+                captures
+                    .get(at)
+                    .map_or_else(String::new, |found| found.as_str().to_owned())
+            };
             all.push(match captures.len() {
                 0 | 1 => Found::Text(group(0)),
                 2 => Found::Text(group(1)),
@@ -72,8 +76,12 @@ impl Pattern {
         let mut at = 0;
         let mut last_empty = None;
         while at <= text.len() {
-            let captures = self.regex.captures_from_pos(text, at).map_err(|error| error.to_string())?;
-            let Some((captures, whole)) = captures.and_then(|found| found.get(0).map(|whole| (found, whole.range()))) else {
+            let captures = self
+                .regex
+                .captures_from_pos(text, at)
+                .map_err(|error| error.to_string())?;
+            let Some((captures, whole)) = captures.and_then(|found| found.get(0).map(|whole| (found, whole.range())))
+            else {
                 return Ok(());
             };
             let is_repeated = whole.is_empty() && last_empty == Some(whole.start);
@@ -264,7 +272,10 @@ mod tests {
     #[test]
     fn patterns_mean_what_they_mean_in_python() {
         assert_eq!(all(r"#### (\-?[0-9\.\,]+)", "x #### -1,234.5 y"), texts(&["-1,234.5"]));
-        assert_eq!(all(r"(?<=The answer is )(.*)(?=.)", "The answer is 12."), texts(&["12"]));
+        assert_eq!(
+            all(r"(?<=The answer is )(.*)(?=.)", "The answer is 12."),
+            texts(&["12"])
+        );
         assert_eq!(all("[[(]a[])]", "[a] (a)"), texts(&["[a]", "(a)"]));
         assert_eq!(all(r"a$", "a\n"), texts(&["a"]));
         assert_eq!(all(r"a\Z", "a\n"), texts(&[]));
@@ -273,10 +284,13 @@ mod tests {
         assert_eq!(all(r"a{2,3}", "aaaa"), texts(&["aaa"]));
         assert_eq!(all(r"[a&&b]", "a&b"), texts(&["a", "&", "b"]));
         assert_eq!(all(r"\w+", "e\u{301}a"), texts(&["e", "a"]));
-        assert_eq!(all(r"(a)|(b)", "ba"), [
-            Found::Groups(vec![String::new(), "b".into()]),
-            Found::Groups(vec!["a".into(), String::new()]),
-        ]);
+        assert_eq!(
+            all(r"(a)|(b)", "ba"),
+            [
+                Found::Groups(vec![String::new(), "b".into()]),
+                Found::Groups(vec!["a".into(), String::new()]),
+            ]
+        );
         assert_eq!(all("x*", "ax"), texts(&["", "x", ""]));
     }
 

@@ -105,11 +105,19 @@ pub fn float_repr(number: f64) -> String {
         return format!("{mantissa}e{sign}{:02}", power.abs());
     }
     let plain = format!("{number}");
-    if plain.contains('.') { plain } else { format!("{plain}.0") }
+    if plain.contains('.') {
+        plain
+    } else {
+        format!("{plain}.0")
+    }
 }
 
 fn write_text(out: &mut String, text: &str) {
-    let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
+    let quote = if text.contains('\'') && !text.contains('"') {
+        '"'
+    } else {
+        '\''
+    };
     out.push(quote);
     for letter in text.chars() {
         match letter {
@@ -216,7 +224,11 @@ impl Literal<'_> {
             values.push(self.value()?);
             self.skip_space();
         }
-        if self.rest().is_empty() { Ok(Json::Array(values)) } else { Err(self.fault()) }
+        if self.rest().is_empty() {
+            Ok(Json::Array(values))
+        } else {
+            Err(self.fault())
+        }
     }
 
     fn value(&mut self) -> Result<Json, String> {
@@ -370,7 +382,10 @@ impl Literal<'_> {
             return Ok(Json::from(if is_negative { -number } else { number }));
         }
         let looks_like_float = digits.starts_with(|c: char| c.is_ascii_digit() || c == '.');
-        let number: f64 = looks_like_float.then(|| digits.parse().ok()).flatten().ok_or_else(fault)?;
+        let number: f64 = looks_like_float
+            .then(|| digits.parse().ok())
+            .flatten()
+            .ok_or_else(fault)?;
         let number = Number::from_f64(if is_negative { -number } else { number });
         number.map(Json::Number).ok_or_else(fault)
     }
@@ -383,7 +398,11 @@ impl Literal<'_> {
             let before = self.at;
             let Some(text) = self.one_text()? else {
                 self.at = before;
-                return if any { Ok(Json::String(whole)) } else { Err(self.fault()) };
+                return if any {
+                    Ok(Json::String(whole))
+                } else {
+                    Err(self.fault())
+                };
             };
             whole.push_str(&text);
             any = true;
@@ -457,7 +476,12 @@ impl Literal<'_> {
             'u' => self.code(text, 4)?,
             'U' => self.code(text, 8)?,
             '0'..='7' => {
-                let digits = 1 + self.rest().bytes().take(2).take_while(|byte| (b'0'..=b'7').contains(byte)).count();
+                let digits = 1 + self
+                    .rest()
+                    .bytes()
+                    .take(2)
+                    .take_while(|byte| (b'0'..=b'7').contains(byte))
+                    .count();
                 let octal = &self.text[self.at - 1..self.at - 1 + digits];
                 let code = u32::from_str_radix(octal, 8).unwrap_or(0);
                 self.at += digits - 1;
@@ -473,7 +497,10 @@ impl Literal<'_> {
     }
 
     fn code(&mut self, text: &mut String, digits: usize) -> Result<(), String> {
-        let code = self.rest().get(..digits).and_then(|code| u32::from_str_radix(code, 16).ok());
+        let code = self
+            .rest()
+            .get(..digits)
+            .and_then(|code| u32::from_str_radix(code, 16).ok());
         let letter = code.and_then(char::from_u32).ok_or_else(|| self.fault())?;
         self.at += digits;
         text.push(letter);
@@ -495,14 +522,28 @@ mod tests {
         assert_eq!(str(&json!("it's")), "it's");
         let floats = [1e16, 1e-5, 0.0001, 123_456_789.125, 0.1, -0.0, 5e-324, 1e22];
         let shown = floats.map(float_repr);
-        assert_eq!(shown, ["1e+16", "1e-05", "0.0001", "123456789.125", "0.1", "-0.0", "5e-324", "1e+22"]);
+        assert_eq!(
+            shown,
+            [
+                "1e+16",
+                "1e-05",
+                "0.0001",
+                "123456789.125",
+                "0.1",
+                "-0.0",
+                "5e-324",
+                "1e+22"
+            ]
+        );
     }
 
     #[test]
     fn literals_are_read_as_python_reads_them() {
         let read = |text| literal(text);
-        assert_eq!(read(r#"['a', "b's", r'\n', 'c\n\x41\u00e9' 'd', (1,), (2), {'k': -1.5}, {1, 2}, None]"#).unwrap(),
-            json!(["a", "b's", "\\n", "c\nAéd", [1], 2, {"k": -1.5}, [1, 2], null]));
+        assert_eq!(
+            read(r#"['a', "b's", r'\n', 'c\n\x41\u00e9' 'd', (1,), (2), {'k': -1.5}, {1, 2}, None]"#).unwrap(),
+            json!(["a", "b's", "\\n", "c\nAéd", [1], 2, {"k": -1.5}, [1, 2], null])
+        );
         assert_eq!(read("1, 'x',").unwrap(), json!([1, "x"]));
         assert_eq!(read("[\n 'a', # one\n 'b',\n]").unwrap(), json!(["a", "b"]));
         assert_eq!(read("00").unwrap(), json!(0));

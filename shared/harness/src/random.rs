@@ -26,7 +26,9 @@ impl Random {
         let mut state = [0_u32; WORDS];
         state[0] = 19_650_218;
         for index in 1..WORDS {
-            state[index] = twist(state[index - 1]).wrapping_mul(1_812_433_253).wrapping_add(index as u32);
+            state[index] = twist(state[index - 1])
+                .wrapping_mul(1_812_433_253)
+                .wrapping_add(index as u32);
         }
         let (mut at, mut of_key) = (1, 0);
         for _ in 0..WORDS.max(key.len()) {
@@ -142,7 +144,10 @@ mod tests {
     fn words_are_cpythons() {
         let mut random = Random::new(1234);
         let words = [(); 5].map(|()| random.word());
-        assert_eq!(words, [4_150_886_329, 3_342_196_574, 1_892_932_127, 501_869_158, 32_175_636]);
+        assert_eq!(
+            words,
+            [4_150_886_329, 3_342_196_574, 1_892_932_127, 501_869_158, 32_175_636]
+        );
         let mut random = Random::new((1 << 40) + 7);
         assert_eq!([(); 2].map(|()| random.word()), [2_635_837_658, 3_209_733_218]);
     }

@@ -21,7 +21,11 @@ pub(crate) fn task(map: &Map, place: &Place) -> Result<Task, Vec<Refusal>> {
     let mut keys = Keys::new(map, place, "", &mut refusals);
     let task = read(&mut keys);
     keys.finish();
-    if refusals.all.is_empty() { Ok(task) } else { Err(refusals.all) }
+    if refusals.all.is_empty() {
+        Ok(task)
+    } else {
+        Err(refusals.all)
+    }
 }
 
 const MODALITIES: &str = "asks for images or sound, which are not sent here; use a text task";
@@ -33,12 +37,21 @@ fn read(keys: &mut Keys<'_>) -> Task {
         keys.refuse_if_set(key, MODALITIES);
     }
     keys.refuse_if_set("class", "is a task written in Python, which is not run here");
-    keys.refuse_if_set("custom_dataset", "loads rows by Python code, which is not run here; write them to a file");
+    keys.refuse_if_set(
+        "custom_dataset",
+        "loads rows by Python code, which is not run here; write them to a file",
+    );
     let by_code = "scores answers by Python code, which is not run here; use filter_list and metric_list";
     keys.refuse_if_set("process_results", by_code);
-    keys.refuse_if_set("use_prompt", "takes a prompt from a library on the hub; write it as doc_to_text");
+    keys.refuse_if_set(
+        "use_prompt",
+        "takes a prompt from a library on the hub; write it as doc_to_text",
+    );
     if keys.flag("unsafe_code") {
-        keys.refuse("unsafe_code", "runs answers as code, which tasks of this kind are not graded by here");
+        keys.refuse(
+            "unsafe_code",
+            "runs answers as code, which tasks of this kind are not graded by here",
+        );
     }
     if keys.flag("should_decontaminate") || keys.is_set("doc_to_decontamination_query") {
         notices.push("should_decontaminate has no effect".to_owned());
@@ -86,7 +99,10 @@ fn read(keys: &mut Keys<'_>) -> Task {
     let dataset = generation::dataset(keys, &mut notices);
     let (test_split, validation_split) = (keys.text("test_split"), keys.text("validation_split"));
     if test_split.is_none() && validation_split.is_none() {
-        keys.refuse("test_split", "is missing, and so is validation_split: nothing would be evaluated");
+        keys.refuse(
+            "test_split",
+            "is missing, and so is validation_split: nothing would be evaluated",
+        );
     }
     Task {
         name,
@@ -110,7 +126,11 @@ fn read(keys: &mut Keys<'_>) -> Task {
         generation,
         pipelines,
         metrics,
-        repeats: keys.count("repeats").and_then(|count| u32::try_from(count).ok()).unwrap_or(1).max(1),
+        repeats: keys
+            .count("repeats")
+            .and_then(|count| u32::try_from(count).ok())
+            .unwrap_or(1)
+            .max(1),
         version: version(keys),
         notices,
     }
@@ -119,7 +139,11 @@ fn read(keys: &mut Keys<'_>) -> Task {
 fn version(keys: &Keys<'_>) -> Option<String> {
     let metadata = keys.look("metadata")?;
     match &metadata.value {
-        Value::Map(map) => map.get("version")?.json().ok().map(|version| crate::python::str(&version)),
+        Value::Map(map) => map
+            .get("version")?
+            .json()
+            .ok()
+            .map(|version| crate::python::str(&version)),
         _ => None,
     }
 }
@@ -145,7 +169,9 @@ fn rows(keys: &mut Keys<'_>, key: &'static str) -> Option<RowRule> {
         if let Some(rule) = native::rows(name, &node.place.file) {
             return Some(rule);
         }
-        let reason = format!("changes rows by the Python function {name}, which is not run here; write the changed rows to a file");
+        let reason = format!(
+            "changes rows by the Python function {name}, which is not run here; write the changed rows to a file"
+        );
         keys.refuse_at(&node.place, key, reason);
     } else {
         keys.refuse_at(&node.place, key, format!("takes a !function, not {}", node.kind()));
@@ -162,7 +188,11 @@ fn field(keys: &mut Keys<'_>, key: &'static str) -> Option<Field> {
         Value::Bool(boolean) => Some(Field::Int(i64::from(*boolean))),
         Value::Text(source) => {
             if let Err(error) = crate::template::check(source) {
-                keys.refuse_at(&node.place, key, format!("is no template that is understood here: {error}"));
+                keys.refuse_at(
+                    &node.place,
+                    key,
+                    format!("is no template that is understood here: {error}"),
+                );
                 return None;
             }
             Some(Field::Source(source.clone()))
@@ -196,7 +226,11 @@ fn shots(keys: &mut Keys<'_>, own: Shots, notices: &mut Vec<String>) -> Shots {
     };
     let Value::Map(map) = &node.value else {
         if !node.is_null() {
-            keys.refuse_at(&node.place, "fewshot_config", format!("takes a mapping, not {}", node.kind()));
+            keys.refuse_at(
+                &node.place,
+                "fewshot_config",
+                format!("takes a mapping, not {}", node.kind()),
+            );
         }
         return own;
     };
@@ -257,7 +291,9 @@ fn samples(keys: &mut Keys<'_>) -> Option<Vec<JsonMap<String, Json>>> {
         }
         _ => {
             let reason = match node.function() {
-                Some((name, _)) => format!("comes from the Python function {name}, which is not run here; write the list"),
+                Some((name, _)) => {
+                    format!("comes from the Python function {name}, which is not run here; write the list")
+                }
                 None => format!("takes a list of rows, not {}", node.kind()),
             };
             keys.refuse_at(&node.place, "samples", reason);
@@ -268,5 +304,6 @@ fn samples(keys: &mut Keys<'_>) -> Option<Vec<JsonMap<String, Json>>> {
 
 /// Says which function a value holds, for a refusal.
 fn function_reason(node: &Node) -> Option<String> {
-    node.function().map(|(name, _)| format!("is the Python function {name}, which is not run here"))
+    node.function()
+        .map(|(name, _)| format!("is the Python function {name}, which is not run here"))
 }

@@ -89,7 +89,11 @@ impl Task {
     /// # Errors
     /// A row lacks the column that decides.
     pub fn kept(&self, rows: Vec<Row>, are_shots: bool) -> Result<Vec<Row>, String> {
-        let rule = if are_shots && self.shots.split.is_some() { &self.shots.rows } else { &self.rows };
+        let rule = if are_shots && self.shots.split.is_some() {
+            &self.shots.rows
+        } else {
+            &self.rows
+        };
         let Some(rule) = rule else {
             return Ok(rows);
         };
@@ -156,7 +160,9 @@ impl<'t> Asker<'t> {
     pub fn ask(&mut self, row: &Row) -> Result<Asked, String> {
         let seen = context(row);
         let task = self.task;
-        let gen_prefix = self.resolved(task.gen_prefix.as_deref(), row, &seen).map_err(named("gen_prefix"))?;
+        let gen_prefix = self
+            .resolved(task.gen_prefix.as_deref(), row, &seen)
+            .map_err(named("gen_prefix"))?;
         let before = self.before(row, &seen)?;
         let choices = match &task.choices {
             Some(field) => self.choices(field, row, &seen)?,
@@ -217,12 +223,22 @@ impl<'t> Asker<'t> {
         let delimiter = &self.task.target_delimiter;
         let pairs = if self.texts_are_choices {
             let continuation = format!("{delimiter}{}", python::str(target));
-            contexts.iter().map(|context| (context.clone(), continuation.clone())).collect()
+            contexts
+                .iter()
+                .map(|context| (context.clone(), continuation.clone()))
+                .collect()
         } else {
             let context = contexts.first().cloned().unwrap_or_default();
-            choices.iter().map(|choice| (context.clone(), format!("{delimiter}{choice}"))).collect()
+            choices
+                .iter()
+                .map(|choice| (context.clone(), format!("{delimiter}{choice}")))
+                .collect()
         };
-        let is_mutual = self.task.metrics.iter().any(|metric| metric.measure == Measure::AccMutualInfo);
+        let is_mutual = self
+            .task
+            .metrics
+            .iter()
+            .any(|metric| metric.measure == Measure::AccMutualInfo);
         let alone = choices.iter().map(|choice| format!("{delimiter}{choice}"));
         Request::Choices {
             pairs,
@@ -233,19 +249,28 @@ impl<'t> Asker<'t> {
     /// Everything that stands before the row's own question.
     fn before(&mut self, row: &Row, seen: &Value) -> Result<String, String> {
         let task = self.task;
-        let description = self.resolved(Some(&task.description), row, seen).map_err(named("description"))?;
+        let description = self
+            .resolved(Some(&task.description), row, seen)
+            .map_err(named("description"))?;
         let mut before = description.unwrap_or_default();
         if task.num_fewshot == 0 {
             return Ok(before);
         }
         let may_be_own = task.shots.split == task.test_split;
         let own = may_be_own.then_some(row);
-        let drawn = self.drawer.draw(&self.pool, task.num_fewshot, own).map_err(named("num_fewshot"))?;
+        let drawn = self
+            .drawer
+            .draw(&self.pool, task.num_fewshot, own)
+            .map_err(named("num_fewshot"))?;
         for at in drawn {
             let Some(example) = self.pool.get(at) else {
                 continue;
             };
-            before.push_str(&self.example(example).map_err(|error| format!("example {at}: {error}"))?);
+            before.push_str(
+                &self
+                    .example(example)
+                    .map_err(|error| format!("example {at}: {error}"))?,
+            );
         }
         Ok(before)
     }
@@ -276,8 +301,18 @@ impl<'t> Asker<'t> {
             Json::Null => None,
             _ => Some(target.clone()),
         };
-        let answer = answer.as_ref().map(text_of).transpose().map_err(named("doc_to_target"))?;
-        Ok(turn(question, answer, gen_prefix.as_deref(), &shots.target_delimiter, &shots.fewshot_delimiter))
+        let answer = answer
+            .as_ref()
+            .map(text_of)
+            .transpose()
+            .map_err(named("doc_to_target"))?;
+        Ok(turn(
+            question,
+            answer,
+            gen_prefix.as_deref(),
+            &shots.target_delimiter,
+            &shots.fewshot_delimiter,
+        ))
     }
 
     /// A column, or what a template makes of the row.
@@ -294,7 +329,11 @@ impl<'t> Asker<'t> {
 
     fn column(&self, source: &str, row: &Row) -> Option<Result<Json, String>> {
         let is_column = self.columns.iter().any(|column| column == source);
-        is_column.then(|| row.get(source).cloned().ok_or_else(|| format!("column {source} is missing")))
+        is_column.then(|| {
+            row.get(source)
+                .cloned()
+                .ok_or_else(|| format!("column {source} is missing"))
+        })
     }
 
     fn text(&self, field: &Field, row: &Row, seen: &Value) -> Result<Json, String> {
@@ -304,7 +343,10 @@ impl<'t> Asker<'t> {
             Field::Native(rule) => rule.apply(row),
             Field::Source(source) => match self.column(source, row) {
                 Some(value) => value,
-                None => self.templates.render(source, seen).and_then(|text| self.number_of(text)),
+                None => self
+                    .templates
+                    .render(source, seen)
+                    .and_then(|text| self.number_of(text)),
             },
         };
         value.map_err(named("doc_to_text"))
@@ -360,13 +402,18 @@ impl<'t> Asker<'t> {
 fn sources(task: &Task) -> Vec<&str> {
     let shots = &task.shots;
     let fields = [Some(&task.text), Some(&task.target), task.choices.as_ref()];
-    let fields = fields.into_iter().chain([Some(&shots.text), Some(&shots.target), shots.choices.as_ref()]);
+    let fields = fields
+        .into_iter()
+        .chain([Some(&shots.text), Some(&shots.target), shots.choices.as_ref()]);
     let of_fields = fields.flatten().filter_map(|field| match field {
         Field::Source(source) => Some(source.as_str()),
         _ => None,
     });
     let prefixes = [task.gen_prefix.as_deref(), shots.gen_prefix.as_deref()];
-    of_fields.chain(prefixes.into_iter().flatten()).chain([task.description.as_str()]).collect()
+    of_fields
+        .chain(prefixes.into_iter().flatten())
+        .chain([task.description.as_str()])
+        .collect()
 }
 
 fn is_absent(field: &Field) -> bool {
@@ -386,7 +433,9 @@ fn chosen(index: &Json, choices: &[String]) -> Result<Json, String> {
     let count = i64::try_from(choices.len()).unwrap_or(i64::MAX);
     let number = match index {
         Json::Bool(boolean) => i64::from(*boolean),
-        other => other.as_i64().ok_or_else(|| format!("doc_to_target: is {other}, not an index of a choice"))?,
+        other => other
+            .as_i64()
+            .ok_or_else(|| format!("doc_to_target: is {other}, not an index of a choice"))?,
     };
     let at = if number < 0 { number + count } else { number };
     let choice = usize::try_from(at).ok().and_then(|at| choices.get(at));
@@ -398,7 +447,13 @@ const NO_CHOICE: i64 = -100;
 
 fn gold(target: &Json, choices: &[String]) -> Result<Gold, String> {
     let count = choices.len();
-    let within = |number: i64| if usize::try_from(number).is_ok_and(|at| at >= count) { NO_CHOICE } else { number };
+    let within = |number: i64| {
+        if usize::try_from(number).is_ok_and(|at| at >= count) {
+            NO_CHOICE
+        } else {
+            number
+        }
+    };
     let one = |value: &Json| match value {
         Json::Bool(boolean) => Ok(within(i64::from(*boolean))),
         Json::Number(number) => match (number.as_i64(), number.as_f64()) {

@@ -76,15 +76,21 @@ impl Shape {
 
 /// Texts that stand for nothing in a CSV file.
 const MISSING: [&str; 17] = [
-    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA", "NULL",
-    "NaN", "nan", "null",
+    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
+    "NULL", "NaN", "nan", "null",
 ];
 
 /// Gives the columns of a CSV file their types: integers, numbers, booleans or texts, whichever all of a column are.
 #[must_use]
 pub fn typed(rows: Vec<Row>) -> Vec<Row> {
-    let names: Vec<String> = rows.first().map(|row| row.keys().cloned().collect()).unwrap_or_default();
-    let kinds: Vec<(String, Kind)> = names.into_iter().map(|name| (name.clone(), Kind::of(&rows, &name))).collect();
+    let names: Vec<String> = rows
+        .first()
+        .map(|row| row.keys().cloned().collect())
+        .unwrap_or_default();
+    let kinds: Vec<(String, Kind)> = names
+        .into_iter()
+        .map(|name| (name.clone(), Kind::of(&rows, &name)))
+        .collect();
     let convert = |mut row: Row| {
         for (name, kind) in &kinds {
             if let Some(value) = row.get_mut(name)
@@ -122,7 +128,11 @@ impl Kind {
             return Self::Numbers;
         }
         let is_boolean = |text: &str| matches!(text, "True" | "False" | "TRUE" | "FALSE" | "true" | "false");
-        if !has_missing && present().all(is_boolean) { Self::Booleans } else { Self::Texts }
+        if !has_missing && present().all(is_boolean) {
+            Self::Booleans
+        } else {
+            Self::Texts
+        }
     }
 
     fn value(self, text: &str) -> Json {
@@ -154,7 +164,12 @@ mod tests {
     use super::*;
 
     fn rows(values: Json) -> Vec<Row> {
-        values.as_array().unwrap().iter().map(|row| row.as_object().unwrap().clone()).collect()
+        values
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|row| row.as_object().unwrap().clone())
+            .collect()
     }
 
     #[test]

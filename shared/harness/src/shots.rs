@@ -34,7 +34,11 @@ impl Drawer {
                 let drawn = self.random.sample(pool.len(), count + usize::from(own.is_some()));
                 let drawn = drawn.ok_or_else(|| too_few(count, pool.len()))?;
                 let kept: Vec<usize> = drawn.into_iter().filter(is_other).take(count).collect();
-                if kept.len() < count { self.draw_without(pool, count, own)? } else { kept }
+                if kept.len() < count {
+                    self.draw_without(pool, count, own)?
+                } else {
+                    kept
+                }
             }
         };
         if chosen.len() < count {
@@ -85,7 +89,10 @@ mod tests {
         let pool = pool(&[0, 1, 1, 2]);
         let mut drawer = Drawer::new(Sampler::FirstN, 1234);
         assert_eq!(drawer.draw(&pool, 2, Some(&pool[1])).unwrap(), [0, 3]);
-        assert_eq!(drawer.draw(&pool, 3, Some(&pool[1])).unwrap_err(), "3 examples are wanted, and 4 rows are there to choose from");
+        assert_eq!(
+            drawer.draw(&pool, 3, Some(&pool[1])).unwrap_err(),
+            "3 examples are wanted, and 4 rows are there to choose from"
+        );
     }
 
     #[test]

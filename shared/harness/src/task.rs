@@ -210,6 +210,8 @@ impl Task {
         let rules = [self.rows.as_ref(), shots.rows.as_ref()];
         let fields = fields.into_iter().chain(shot_fields).flatten().filter_map(of_field);
         let aggregations = self.metrics.iter().filter_map(|metric| metric.aggregation.shape());
-        fields.chain(rules.into_iter().flatten().map(RowRule::shape)).chain(aggregations)
+        fields
+            .chain(rules.into_iter().flatten().map(RowRule::shape))
+            .chain(aggregations)
     }
 }

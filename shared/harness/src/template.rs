@@ -40,7 +40,9 @@ impl Default for Templates {
 impl Templates {
     /// Compiles a template.
     pub(crate) fn add(&mut self, source: &str) -> Result<(), String> {
-        let added = self.environment.add_template_owned(source.to_owned(), source.to_owned());
+        let added = self
+            .environment
+            .add_template_owned(source.to_owned(), source.to_owned());
         added.map_err(|error| describe(&error))
     }
 
@@ -48,7 +50,10 @@ impl Templates {
     pub(crate) fn render(&self, source: &str, row: &Value) -> Result<String, String> {
         let rendered = match self.environment.get_template(source) {
             Ok(template) => template.render(row),
-            Err(_) => self.environment.template_from_str(source).and_then(|template| template.render(row)),
+            Err(_) => self
+                .environment
+                .template_from_str(source)
+                .and_then(|template| template.render(row)),
         };
         rendered.map_err(|error| describe(&error))
     }
@@ -77,7 +82,10 @@ fn json(value: &Value) -> Json {
     match value.kind() {
         ValueKind::Undefined | ValueKind::None | ValueKind::Invalid => Json::Null,
         ValueKind::Bool => Json::Bool(value.is_true()),
-        ValueKind::Number => match (value.as_i64().filter(|_| value.is_integer()), f64::try_from(value.clone())) {
+        ValueKind::Number => match (
+            value.as_i64().filter(|_| value.is_integer()),
+            f64::try_from(value.clone()),
+        ) {
             (Some(number), _) => Json::from(number),
             (None, Ok(number)) => Json::from(number),
             (None, Err(_)) => Json::String(value.to_string()),
@@ -87,7 +95,14 @@ fn json(value: &Value) -> Json {
             Err(_) => Json::Null,
         },
         ValueKind::Map => match value.try_iter() {
-            Ok(keys) => keys.map(|key| (text(&key), value.get_item(&key).map_or(Json::Null, |value| json(&value)))).collect(),
+            Ok(keys) => keys
+                .map(|key| {
+                    (
+                        text(&key),
+                        value.get_item(&key).map_or(Json::Null, |value| json(&value)),
+                    )
+                })
+                .collect(),
             Err(_) => Json::Null,
         },
         _ => Json::String(value.to_string()),
@@ -98,7 +113,8 @@ fn method(state: &mut State<'_, '_>, value: &Value, method: &str, arguments: &[V
     match (value.kind(), method, arguments) {
         (ValueKind::Seq, "index", [wanted]) => {
             let place = value.try_iter()?.position(|element| element == *wanted);
-            let place = place.ok_or_else(|| Error::new(ErrorKind::InvalidOperation, format!("{wanted} is not in the list")));
+            let place =
+                place.ok_or_else(|| Error::new(ErrorKind::InvalidOperation, format!("{wanted} is not in the list")));
             place.map(Value::from)
         }
         (ValueKind::String, "index", [wanted]) => {
@@ -125,7 +141,9 @@ fn method(state: &mut State<'_, '_>, value: &Value, method: &str, arguments: &[V
 fn regex_replace(whole: String, pattern: String, replacement: String, count: Option<usize>) -> Result<String, Error> {
     let invalid = |error| Error::new(ErrorKind::InvalidOperation, error);
     let pattern = Pattern::new(&pattern).map_err(invalid)?;
-    pattern.replace(&whole, &replacement, count.unwrap_or(0)).map_err(invalid)
+    pattern
+        .replace(&whole, &replacement, count.unwrap_or(0))
+        .map_err(invalid)
 }
 
 /// A row as templates see it.
@@ -176,24 +194,40 @@ mod tests {
 
     #[test]
     fn values_print_as_in_python() {
-        assert_eq!(render("{{a}}|{{n}}|{{d}}|{{1.0}}\n").unwrap(), "[1, \"it's\", None, True, 2.0]|None|{'k': [1]}|1.0\n");
+        assert_eq!(
+            render("{{a}}|{{n}}|{{d}}|{{1.0}}\n").unwrap(),
+            "[1, \"it's\", None, True, 2.0]|None|{'k': [1]}|1.0\n"
+        );
         assert_eq!(render("{{ [t.strip(), 'b'] }}").unwrap(), "['x y', 'b']");
-        assert_eq!(render("{{ a|string ~ answer }}").unwrap(), "[1, \"it's\", None, True, 2.0]B");
+        assert_eq!(
+            render("{{ a|string ~ answer }}").unwrap(),
+            "[1, \"it's\", None, True, 2.0]B"
+        );
     }
 
     #[test]
     fn methods_of_python_are_there() {
-        assert_eq!(render("{{ ['A', 'B'].index(answer) }} {{ t.index('y') }}").unwrap(), "1 3");
+        assert_eq!(
+            render("{{ ['A', 'B'].index(answer) }} {{ t.index('y') }}").unwrap(),
+            "1 3"
+        );
         assert_eq!(render("{{ t.strip().split(' ')[-1].capitalize() }}").unwrap(), "Y");
         assert_eq!(render("{{ t|regex_replace('\\\\s+', '_') }}").unwrap(), "_x_y_");
-        assert_eq!(render("{{ d['k'][0] + 1 }}{% if answer == 'B' %}yes{% endif %}").unwrap(), "2yes");
+        assert_eq!(
+            render("{{ d['k'][0] + 1 }}{% if answer == 'B' %}yes{% endif %}").unwrap(),
+            "2yes"
+        );
     }
 
     #[test]
     fn what_is_undefined_is_an_error_that_names_it() {
         assert!(render("{{ missing }}").unwrap_err().contains("missing"));
         assert!(render("{{ d.missing.more }}").is_err());
-        assert!(render("{{ ['A'].index(answer) }}").unwrap_err().contains("not in the list"));
+        assert!(
+            render("{{ ['A'].index(answer) }}")
+                .unwrap_err()
+                .contains("not in the list")
+        );
         assert!(check("{{ a").is_err());
     }
 }

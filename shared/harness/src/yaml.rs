@@ -58,7 +58,10 @@ impl Map {
     /// The value under a textual key.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Node> {
-        self.entries.iter().find(|(name, _)| name.is_text(key)).map(|(_, value)| value)
+        self.entries
+            .iter()
+            .find(|(name, _)| name.is_text(key))
+            .map(|(_, value)| value)
     }
 
     /// Sets a value, in the place of an equal key if there is one.
@@ -434,7 +437,8 @@ fn float(text: &str) -> Option<f64> {
         Some(at) => (&rest[..at], Some(&rest[at + 1..])),
         None => (rest, None),
     };
-    if !fraction.bytes().all(digit_or_bar) || (whole.is_empty() && !fraction.starts_with(|c: char| c.is_ascii_digit())) {
+    if !fraction.bytes().all(digit_or_bar) || (whole.is_empty() && !fraction.starts_with(|c: char| c.is_ascii_digit()))
+    {
         return None;
     }
     if let Some(exponent) = exponent {
@@ -480,7 +484,10 @@ mod tests {
         let (name, place) = node.function().unwrap();
         assert_eq!((name, place.line), ("utils.f", 3));
         let refusal = parse("a: 1\nb: !python/object x\n", &file).unwrap_err();
-        assert_eq!(refusal.to_string(), "t.yaml:2: YAML: the tag !python/object is not known; only !function is");
+        assert_eq!(
+            refusal.to_string(),
+            "t.yaml:2: YAML: the tag !python/object is not known; only !function is"
+        );
         assert!(parse("a: [1\n", &file).unwrap_err().to_string().starts_with("t.yaml:"));
     }
 
@@ -492,6 +499,11 @@ mod tests {
             text.push_str(&format!("a{level}: &a{level} [{aliases}]\n"));
         }
         let file: Arc<Path> = Path::new("t.yaml").into();
-        assert!(parse(&text, &file).unwrap_err().reason.contains("more than 1000000 values"));
+        assert!(
+            parse(&text, &file)
+                .unwrap_err()
+                .reason
+                .contains("more than 1000000 values")
+        );
     }
 }

@@ -43,6 +43,16 @@ pub enum Error {
         /// Sets of arguments.
         arguments: usize,
     },
+    /// What should be JSON of some form is not.
+    #[error("read {what}: must be {wanted}, but {reason}")]
+    Json {
+        /// What is read.
+        what: &'static str,
+        /// The form that is wanted.
+        wanted: &'static str,
+        /// What is the matter.
+        reason: String,
+    },
     /// A pattern does not compile within its bounds.
     #[error("compile the pattern {pattern:?}: {reason}")]
     Pattern {
@@ -62,8 +72,11 @@ pub enum Error {
     Profiles,
 }
 
-/// Refuses targets that are none or too long.
-pub(crate) fn comparable<T: AsRef<str>>(targets: &[T]) -> Result<(), Error> {
+/// Refuses targets that are none or too long to compare with.
+///
+/// # Errors
+/// No target, or one longer than [`MAX_TARGET_BYTES`].
+pub fn comparable<T: AsRef<str>>(targets: &[T]) -> Result<(), Error> {
     if targets.is_empty() {
         return Err(Error::NoTarget);
     }

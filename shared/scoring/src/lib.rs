@@ -30,7 +30,7 @@ mod tokens;
 
 pub use bleu::{BLEU_COUNTS, Tokenisation, bleu_counts, corpus_bleu, sentence_bleu};
 pub use chrf::{chrf_counts, corpus_chrf, sentence_chrf};
-pub use error::{Error, MAX_TARGET_BYTES};
+pub use error::{Error, MAX_TARGET_BYTES, comparable};
 pub use f1::{Match, Normalisation, normalised, token_match};
 pub use instructions::{Followed, INSTRUCTION_IDS, Instructions};
 pub use json::{Found, Schema, find_json, same_json};

@@ -2,7 +2,7 @@
 
 use minijinja::Value;
 use minijinja::value::ValueKind;
-use tidemill_domain::GraderSpec;
+use tidemill_domain::{GraderSpec, JsonCheck};
 
 /// Letters name at most this many choices.
 const LETTERS: usize = 26;
@@ -33,10 +33,47 @@ pub(crate) fn resolve(grader: &GraderSpec, target: &Value, choices: Vec<String>)
                 None => Ok(Answer::plain(targets)),
             }
         }
-        GraderSpec::Exact { .. } | GraderSpec::Regex { .. } | GraderSpec::Code { .. } => {
-            Ok(Answer::plain(texts(&targets)?))
+        GraderSpec::Exact { .. }
+        | GraderSpec::ExactNormalised { .. }
+        | GraderSpec::Regex { .. }
+        | GraderSpec::RegexChain { .. }
+        | GraderSpec::Math { .. }
+        | GraderSpec::Code { .. } => Ok(Answer::plain(texts(&targets)?)),
+        GraderSpec::F1 { .. } | GraderSpec::Rouge { .. } | GraderSpec::Bleu { .. } | GraderSpec::Chrf { .. } => {
+            let targets = texts(&targets)?;
+            tidemill_scoring::comparable(&targets).map_err(|error| error.to_string())?;
+            Ok(Answer::plain(targets))
         }
+        GraderSpec::JsonSchema { check, .. } => {
+            let targets = given(&targets)?;
+            match targets.iter().find_map(|target| json_error(target)) {
+                Some(error) => Err(error),
+                None if targets.is_empty() && *check == JsonCheck::Equal => Err("is empty".to_owned()),
+                None => Ok(Answer::plain(targets)),
+            }
+        }
+        GraderSpec::Instructions { .. } | GraderSpec::Command { .. } => Ok(Answer::plain(given(&targets)?)),
     }
+}
+
+/// A text as it is, anything else as JSON.
+pub(crate) fn text_or_json(value: &Value) -> Result<String, String> {
+    match value.as_str() {
+        Some(text) => Ok(text.to_owned()),
+        None => serde_json::to_string(value).map_err(|error| error.to_string()),
+    }
+}
+
+/// What a grader that can do without targets is given: an empty text is none.
+fn given(targets: &[Value]) -> Result<Vec<String>, String> {
+    let texts = targets.iter().map(text_or_json);
+    let is_given = |text: &Result<String, String>| !matches!(text, Ok(text) if text.is_empty());
+    texts.filter(is_given).collect()
+}
+
+fn json_error(target: &str) -> Option<String> {
+    let error = serde_json::from_str::<serde::de::IgnoredAny>(target).err()?;
+    Some(format!("{target:?} is not JSON: {error}"))
 }
 
 /// The elements of a value that must be a list of texts or numbers.

@@ -51,12 +51,19 @@ pub(crate) fn decode(fields: &mut Fields<'_, '_>) -> Option<(GraderSpec, Vec<Mat
     let mut is_whole = true;
     let mut material = Vec::new();
     for (name, field, is_needed) in templates {
-        if *is_needed && fields.raw(name).is_none() {
+        // Whether stored items have it shows where they are read.
+        if *is_needed && !fields.is_for_stored_items() && fields.raw(name).is_none() {
             fields.missing(name);
             is_whole = false;
         }
         if let Some(source) = fields.optional(name, |source: &String| template::check(source)) {
-            material.push(Material { name, field, source });
+            let name = (*name).into();
+            material.push(Material {
+                name,
+                field,
+                source,
+                is_json: false,
+            });
         } else {
             is_whole &= fields.raw(name).is_none();
         }

@@ -37,6 +37,14 @@ enum Format {
     Parquet,
 }
 
+/// A row takes at most so many bytes of its file: what goes on for longer is no row, and must not fill the memory.
+pub(crate) const MAX_ROW_BYTES: u64 = if cfg!(test) { 1 << 20 } else { 64 << 20 };
+
+/// Says so.
+fn too_long(question: &str) -> String {
+    format!("is longer than {} MiB; {question}", MAX_ROW_BYTES >> 20)
+}
+
 /// One row, whose columns are JSON values.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Row {

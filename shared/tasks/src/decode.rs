@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use tidemill_domain::{BenchmarkName, Continuation, GraderSpec, Penalties, Settings, SuiteName, SuiteRef, Tier};
+use tidemill_domain::{
+    BenchmarkName, Continuation, GraderSpec, Metric, Penalties, Reasoning, Settings, SuiteName, SuiteRef, Tier,
+};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -11,14 +13,19 @@ use crate::data::DataFile;
 use crate::error::{BenchmarkLabel, Place, Problems};
 use crate::fields::{Fields, Located, any, line_of};
 use crate::grader_spec::{self, GraderEntry, Material};
+use crate::groups::{self, GroupEntry};
+use crate::shots_spec::{self, ShotsEntry};
 use crate::suite::{MAX_FAILURE_RATE, MAX_TOKENS, REPETITION_PENALTY, SAMPLES, TOP_P};
-use crate::template;
+use crate::{options, template};
 
 /// A suite file that was read. What could not be is missing here and was reported.
 pub(crate) struct Decoded {
     pub(crate) suite: Option<SuiteRef>,
     pub(crate) max_failure_rate: f64,
     pub(crate) benchmarks: Vec<BenchmarkEntry>,
+    pub(crate) groups: Vec<GroupEntry>,
+    /// The names of all benchmarks as written, also of those that could not be read.
+    pub(crate) names: Vec<String>,
 }
 
 /// A benchmark that is complete enough to be rendered.
@@ -27,17 +34,23 @@ pub(crate) struct BenchmarkEntry {
     pub(crate) name: BenchmarkName,
     pub(crate) data: Located<DataFile>,
     pub(crate) id: Option<Located<String>>,
+    pub(crate) system: Option<Located<String>>,
     pub(crate) prompt: Located<PromptSource>,
     pub(crate) target: Located<String>,
     pub(crate) choices: Option<Located<String>>,
     pub(crate) shots: Option<ShotsEntry>,
     pub(crate) cluster: Option<Located<String>>,
+    pub(crate) subset: Option<Located<String>>,
+    pub(crate) weight: Option<Located<String>>,
+    pub(crate) filter: Option<Located<String>>,
     pub(crate) limit: Option<u64>,
     pub(crate) settings: Settings,
     pub(crate) penalties: Penalties,
     pub(crate) continuation: Continuation,
     /// Of the settings' samples.
     pub(crate) spare_samples: u32,
+    pub(crate) reasoning: Reasoning,
+    pub(crate) metrics: Vec<Metric>,
     pub(crate) grader: GraderSpec,
     pub(crate) material: Vec<Material>,
 }
@@ -56,13 +69,6 @@ pub(crate) struct MessageSource {
     pub(crate) content: String,
 }
 
-/// The wish for solved examples.
-pub(crate) struct ShotsEntry {
-    pub(crate) count: usize,
-    pub(crate) count_line: usize,
-    pub(crate) data: Located<DataFile>,
-}
-
 /// Reads a suite file's text.
 pub(crate) fn decode(file: &Path, text: &str, problems: &mut Problems) -> Decoded {
     let place = Place::of(file);
@@ -79,6 +85,8 @@ pub(crate) fn decode(file: &Path, text: &str, problems: &mut Problems) -> Decode
         suite: None,
         max_failure_rate: MAX_FAILURE_RATE,
         benchmarks: Vec::new(),
+        groups: Vec::new(),
+        names: Vec::new(),
     }
 }
 
@@ -88,9 +96,11 @@ fn suite(text: &str, table: &DeTable<'_>, place: &Place, problems: &mut Problems
     let version = fields.required::<String>("version", |version| version_rule(version));
     let tier = fields.or_default("tier", Tier::default(), any);
     let max_failure_rate = fields.or_default("max_failure_rate", MAX_FAILURE_RATE, share);
+    let defaults = options::defaults(text, &mut fields);
     let tables = fields.raw("benchmark");
+    let names = names(tables);
     let benchmarks = match tables.map(|value| (value, value.get_ref().as_array())) {
-        Some((_, Some(array))) if !array.is_empty() => decode_benchmarks(text, array.iter(), &mut fields),
+        Some((_, Some(array))) if !array.is_empty() => decode_benchmarks(text, array.iter(), defaults, &mut fields),
         Some((value, Some(_))) => {
             let line = fields.line(value);
             fields.error("benchmark", line, "is empty: a suite needs at least one [[benchmark]]");
@@ -108,6 +118,7 @@ fn suite(text: &str, table: &DeTable<'_>, place: &Place, problems: &mut Problems
             Vec::new()
         }
     };
+    let groups = groups::decode(text, &mut fields);
     fields.finish(|_| None);
     let suite = (|| {
         Some(SuiteRef {
@@ -120,12 +131,28 @@ fn suite(text: &str, table: &DeTable<'_>, place: &Place, problems: &mut Problems
         suite,
         max_failure_rate,
         benchmarks,
+        groups,
+        names,
     }
+}
+
+/// The names of benchmarks as they are written.
+fn names(tables: Option<&Spanned<DeValue<'_>>>) -> Vec<String> {
+    let tables = tables
+        .and_then(|value| value.get_ref().as_array())
+        .into_iter()
+        .flatten();
+    let name = |table: &Spanned<DeValue<'_>>| {
+        let name = table.get_ref().as_table()?.get("name")?;
+        name.get_ref().as_str().map(str::to_owned)
+    };
+    tables.filter_map(name).collect()
 }
 
 fn decode_benchmarks<'a, 'i: 'a>(
     text: &str,
     tables: impl Iterator<Item = &'a Spanned<DeValue<'i>>>,
+    defaults: Option<&'a DeTable<'i>>,
     suite: &mut Fields<'_, 'i>,
 ) -> Vec<BenchmarkEntry> {
     let mut names = HashMap::new();
@@ -141,7 +168,7 @@ fn decode_benchmarks<'a, 'i: 'a>(
             BenchmarkLabel::Name(name.to_owned())
         });
         let place = Place::of(&suite.place().file).line(line).benchmark(label);
-        let mut fields = Fields::new(text, table, place, "", suite.problems());
+        let mut fields = Fields::new(text, table, place, "", suite.problems()).or_from(defaults);
         if let Some(name) = name {
             let here = fields.line_of_field("name");
             if let Some(earlier) = names.insert(name.to_owned(), here) {
@@ -169,16 +196,22 @@ fn benchmark(text: &str, mut fields: Fields<'_, '_>) -> Option<BenchmarkEntry> {
     let data = fields.required::<String>("data", |data| DataFile::locate(data, &base).map(|_| ()));
     let id = fields.optional::<String>("id", |name| column(name));
     let prompt = prompt(&mut fields);
+    let system = options::system(&mut fields);
     let target = fields.required("target", |target: &String| template::check(target));
     let choices = fields.optional("choices", |choices: &String| template::check_expression(choices));
-    let shots = shots(&mut fields, &base);
+    let shots = shots_spec::decode(&mut fields, &base);
     let cluster = fields.optional::<String>("cluster", |name| column(name));
+    let subset = fields.optional::<String>("subset", |name| column(name));
+    let weight = fields.optional::<String>("weight", |name| column(name));
+    let filter = fields.optional("filter", |filter: &String| template::check_filter(filter));
     let limit = fields.optional("limit", |limit: &u64| at_least_one(*limit));
     let (grader, material) =
         grader(text, &mut fields).map_or((None, Vec::new()), |entry| (Some(entry.spec), entry.material));
     let (settings, spare_samples) = settings(&mut fields, grader.as_ref());
     let penalties = penalties(&mut fields);
     let continuation = continuation(&mut fields, &penalties);
+    let reasoning = options::reasoning(&mut fields);
+    let metrics = options::metrics(&mut fields, settings.samples);
     if let Some(grader) = &grader {
         choices_rule(&mut fields, grader);
         likelihood_rule(&mut fields, grader);
@@ -196,16 +229,22 @@ fn benchmark(text: &str, mut fields: Fields<'_, '_>) -> Option<BenchmarkEntry> {
         name: BenchmarkName::try_new(name?.value).ok()?,
         data: data.map(|_| file),
         id,
+        system,
         prompt: prompt?,
         target: target?,
         choices,
         shots,
         cluster,
+        subset,
+        weight,
+        filter,
         limit: limit.map(|limit| limit.value),
         settings,
         penalties,
         continuation,
         spare_samples,
+        reasoning,
+        metrics,
         grader: grader?,
         material,
     })
@@ -232,6 +271,11 @@ fn prompt(fields: &mut Fields<'_, '_>) -> Option<Located<PromptSource>> {
 }
 
 fn messages_rule(messages: &[MessageSource]) -> Result<(), String> {
+    turns_rule(messages, "user", "the user's")
+}
+
+/// What turns must be: known roles, the system's first, templates in order, and the last one's role.
+pub(crate) fn turns_rule(messages: &[MessageSource], last_role: &str, whose: &str) -> Result<(), String> {
     let mut turns_began = false;
     for (message, number) in messages.iter().zip(1..) {
         match message.role.as_str() {
@@ -249,38 +293,12 @@ fn messages_rule(messages: &[MessageSource]) -> Result<(), String> {
         template::check(&message.content).map_err(|error| format!("message {number}: {error}"))?;
     }
     match messages.last() {
-        Some(last) if last.role == "user" => Ok(()),
+        Some(last) if last.role == last_role => Ok(()),
         Some(last) => Err(format!(
-            "the last message must be the user's, but its role is {}",
+            "the last message must be {whose}, but its role is {}",
             last.role
         )),
         None => Err("is empty".to_owned()),
-    }
-}
-
-fn shots(fields: &mut Fields<'_, '_>, base: &Path) -> Option<ShotsEntry> {
-    let count = fields.optional::<u32>("few_shot", any);
-    let data = fields.optional::<String>("few_shot_data", |data| DataFile::locate(data, base).map(|_| ()));
-    let data_is_given = fields.raw("few_shot_data").is_some();
-    let count = count.filter(|count| count.value > 0);
-    match (count, data) {
-        (Some(count), Some(data)) => {
-            let file = DataFile::locate(&data.value, base).ok()?;
-            Some(ShotsEntry {
-                count: count.value as usize,
-                count_line: count.line,
-                data: data.map(|_| file),
-            })
-        }
-        (Some(count), None) if !data_is_given => {
-            fields.error("few_shot", count.line, "needs few_shot_data, which is missing");
-            None
-        }
-        (None, Some(data)) => {
-            fields.warn("few_shot_data", data.line, "is not used, because few_shot is 0");
-            None
-        }
-        _ => None,
     }
 }
 
@@ -299,7 +317,7 @@ fn grader(text: &str, fields: &mut Fields<'_, '_>) -> Option<GraderEntry> {
 }
 
 /// The settings, and how many of their samples are spare ones.
-fn settings(fields: &mut Fields<'_, '_>, grader: Option<&GraderSpec>) -> (Settings, u32) {
+pub(crate) fn settings(fields: &mut Fields<'_, '_>, grader: Option<&GraderSpec>) -> (Settings, u32) {
     let is_likelihood = matches!(grader, Some(GraderSpec::Likelihood { .. }));
     let mut settings = Settings {
         max_tokens: fields.or_default("max_tokens", MAX_TOKENS, |tokens| {
@@ -348,7 +366,7 @@ fn settings(fields: &mut Fields<'_, '_>, grader: Option<&GraderSpec>) -> (Settin
     (settings, spare_samples)
 }
 
-fn penalties(fields: &mut Fields<'_, '_>) -> Penalties {
+pub(crate) fn penalties(fields: &mut Fields<'_, '_>) -> Penalties {
     Penalties {
         frequency: fields.or_default("frequency_penalty", 0.0, penalty),
         presence: fields.or_default("presence_penalty", 0.0, penalty),
@@ -356,7 +374,7 @@ fn penalties(fields: &mut Fields<'_, '_>) -> Penalties {
     }
 }
 
-fn continuation(fields: &mut Fields<'_, '_>, penalties: &Penalties) -> Continuation {
+pub(crate) fn continuation(fields: &mut Fields<'_, '_>, penalties: &Penalties) -> Continuation {
     let given = fields.optional::<Continuation>("continuation", any);
     let inexact = if penalties.presence != 0.0 {
         Some("a presence_penalty")

@@ -168,9 +168,23 @@ pub(crate) struct Problems {
 }
 
 impl Problems {
+    /// An error of a setting that benchmarks share is kept once, however many benchmarks meet it.
     pub(crate) fn error(&mut self, place: Place, message: impl Into<String>) {
         let message = message.into();
-        self.errors.push(SuiteError { place, message });
+        let is_same = |known: &SuiteError| {
+            let same_place = known.place.line == place.line && known.place.field == place.field;
+            same_place && known.place.data.is_none() && known.message == message
+        };
+        let is_shared =
+            place.data.is_none() && place.field.as_ref().is_some_and(|field| field.starts_with("defaults."));
+        if !(is_shared && self.errors.iter().any(is_same)) {
+            self.errors.push(SuiteError { place, message });
+        }
+    }
+
+    /// Takes over the errors of something that was looked at by itself; its warnings are dropped.
+    pub(crate) fn take_errors(&mut self, other: Self) {
+        self.errors.extend(other.errors);
     }
 
     pub(crate) fn warn(&mut self, place: Place, message: impl Into<String>) {

@@ -34,10 +34,12 @@ pub(crate) fn line_of(text: &str, offset: usize) -> usize {
 pub(crate) struct Fields<'a, 'i> {
     text: &'a str,
     table: &'a DeTable<'i>,
+    defaults: Option<&'a DeTable<'i>>,
     place: Place,
     prefix: &'static str,
     problems: &'a mut Problems,
     asked: Vec<&'static str>,
+    is_for_stored_items: bool,
 }
 
 impl<'a, 'i> Fields<'a, 'i> {
@@ -52,17 +54,46 @@ impl<'a, 'i> Fields<'a, 'i> {
         Self {
             text,
             table,
+            defaults: None,
             place,
             prefix,
             problems,
             asked: Vec::new(),
+            is_for_stored_items: false,
         }
+    }
+
+    /// Takes what the table itself does not give from another one.
+    pub(crate) fn or_from(mut self, defaults: Option<&'a DeTable<'i>>) -> Self {
+        self.defaults = defaults;
+        self
+    }
+
+    /// What is read is for items that are stored: of their rows nothing is rendered anew.
+    pub(crate) fn for_stored_items(mut self) -> Self {
+        self.is_for_stored_items = true;
+        self
+    }
+
+    /// Whether it is for items that are stored.
+    pub(crate) const fn is_for_stored_items(&self) -> bool {
+        self.is_for_stored_items
+    }
+
+    /// Whether the table itself gives a field.
+    pub(crate) fn gives(&self, name: &str) -> bool {
+        self.table.contains_key(name)
     }
 
     /// The value as it stands, without a report when it is absent.
     pub(crate) fn raw(&mut self, name: &'static str) -> Option<&'a Spanned<DeValue<'i>>> {
         self.asked.push(name);
-        self.table.get(name)
+        self.value_of(name)
+    }
+
+    fn value_of(&self, name: &str) -> Option<&'a Spanned<DeValue<'i>>> {
+        let from_defaults = || self.defaults.and_then(|defaults| defaults.get(name));
+        self.table.get(name).or_else(from_defaults)
     }
 
     /// A field that may be absent. What the rule says against its value is an error.
@@ -132,7 +163,7 @@ impl<'a, 'i> Fields<'a, 'i> {
 
     /// The line of a field's value, else that of the table.
     pub(crate) fn line_of_field(&self, name: &str) -> usize {
-        let line = self.table.get(name).map(|value| self.line(value));
+        let line = self.value_of(name).map(|value| self.line(value));
         line.or(self.place.line).unwrap_or(1)
     }
 
@@ -163,7 +194,9 @@ impl<'a, 'i> Fields<'a, 'i> {
     }
 
     fn place_of(&self, name: &str, line: usize) -> Place {
-        self.place.line(line).field(format!("{}{name}", self.prefix))
+        let is_shared = !self.gives(name) && self.defaults.is_some_and(|defaults| defaults.contains_key(name));
+        let prefix = if is_shared { "defaults." } else { self.prefix };
+        self.place.line(line).field(format!("{prefix}{name}"))
     }
 }
 

@@ -1,31 +1,66 @@
 //! Reads a benchmark's grader table.
 
+use std::borrow::Cow;
+
 use serde::de::DeserializeOwned;
-use tidemill_domain::GraderSpec;
+use tidemill_domain::{AnswerPattern, GraderSpec, Normaliser};
 
 use crate::code_spec;
 use crate::fields::{Fields, Located, any, nearest};
-use crate::suite::{NORMALISE, TAKE};
+use crate::material;
+use crate::suite::{NORMALISE, ROUGE, TAKE, TOKENISE, WORDS};
 
-const AVAILABLE: [&str; 6] = ["exact", "regex", "numeric", "choice", "likelihood", "code"];
-const PLANNED: [&str; 4] = ["math", "f1", "judge", "command"];
-const OPTIONS: [&str; 6] = [
+const AVAILABLE: [&str; 14] = [
+    "exact",
+    "regex",
+    "numeric",
+    "math",
+    "choice",
+    "likelihood",
+    "code",
+    "f1",
+    "rouge",
+    "bleu",
+    "chrf",
+    "instructions",
+    "json_schema",
+    "command",
+];
+const PLANNED: [&str; 1] = ["judge"];
+const OPTIONS: [&str; 21] = [
     "ignore_case",
     "ignore_punctuation",
     "pattern",
     "take",
     "tolerance",
     "normalise",
+    "normalisers",
+    "group",
+    "fallbacks",
+    "words",
+    "measure",
+    "stem",
+    "tokenise",
+    "loose",
+    "instructions",
+    "arguments",
+    "check",
+    "schema",
+    "schema_file",
+    "seconds",
+    "material",
 ];
 
 /// A text that a grader needs of each row beside its target.
 pub(crate) struct Material {
     /// Its name in [`tidemill_domain::Item::material`].
-    pub(crate) name: &'static str,
+    pub(crate) name: Cow<'static, str>,
     /// The field that holds its template.
     pub(crate) field: &'static str,
     /// The template.
     pub(crate) source: Located<String>,
+    /// A value that is no text becomes JSON, not what a prompt would show.
+    pub(crate) is_json: bool,
 }
 
 /// A grader, and what it needs of each row.
@@ -51,21 +86,21 @@ pub(crate) fn decode(mut fields: Fields<'_, '_>) -> Option<GraderEntry> {
         finish(fields, &kind);
         return decoded.map(|(spec, material)| GraderEntry { spec, material });
     }
+    if matches!(kind.as_str(), "instructions" | "json_schema" | "command") {
+        let decoded = match kind.as_str() {
+            "instructions" => material::instructions(&mut fields),
+            "json_schema" => material::json_schema(&mut fields),
+            _ => material::command(&mut fields),
+        };
+        finish(fields, &kind);
+        return decoded;
+    }
     let spec = match kind.as_str() {
-        "exact" => Some(GraderSpec::Exact {
-            ignore_case: flag(&mut fields, "ignore_case"),
-            ignore_punctuation: flag(&mut fields, "ignore_punctuation"),
+        "exact" => Some(exact(&mut fields)),
+        "regex" => regex_chain(&mut fields),
+        "math" => Some(GraderSpec::Math {
+            pattern: pattern(&mut fields),
         }),
-        "regex" => {
-            let pattern = fields.required("pattern", compiles);
-            let take = or_default(&mut fields, "take", TAKE);
-            let ignore_case = flag(&mut fields, "ignore_case");
-            pattern.map(|pattern| GraderSpec::Regex {
-                pattern: pattern.value,
-                take,
-                ignore_case,
-            })
-        }
         "numeric" => Some(GraderSpec::Numeric {
             pattern: pattern(&mut fields),
             tolerance: fields.or_default("tolerance", 0.0, tolerance),
@@ -75,6 +110,19 @@ pub(crate) fn decode(mut fields: Fields<'_, '_>) -> Option<GraderEntry> {
         }),
         "likelihood" => Some(GraderSpec::Likelihood {
             normalise: or_default(&mut fields, "normalise", NORMALISE),
+        }),
+        "f1" => Some(GraderSpec::F1 {
+            words: or_default(&mut fields, "words", WORDS),
+        }),
+        "rouge" => Some(GraderSpec::Rouge {
+            measure: or_default(&mut fields, "measure", ROUGE),
+            stem: flag(&mut fields, "stem"),
+        }),
+        "bleu" => Some(GraderSpec::Bleu {
+            tokenise: or_default(&mut fields, "tokenise", TOKENISE),
+        }),
+        "chrf" => Some(GraderSpec::Chrf {
+            words: flag(&mut fields, "words"),
         }),
         _ => None,
     };
@@ -93,6 +141,80 @@ fn finish(fields: Fields<'_, '_>, kind: &str) {
     });
 }
 
+/// The switches of the first version stay what they are; named normalisers are a grader of their own.
+fn exact(fields: &mut Fields<'_, '_>) -> GraderSpec {
+    let (ignore_case, ignore_punctuation) = (flag(fields, "ignore_case"), flag(fields, "ignore_punctuation"));
+    let mut normalisers: Vec<Normaliser> = or_default(fields, "normalisers", Vec::new());
+    if normalisers.is_empty() {
+        return GraderSpec::Exact {
+            ignore_case,
+            ignore_punctuation,
+        };
+    }
+    if ignore_case {
+        normalisers.push(Normaliser::Case);
+    }
+    if ignore_punctuation {
+        normalisers.extend([Normaliser::Punctuation, Normaliser::Whitespace]);
+    }
+    normalisers.sort_unstable();
+    normalisers.dedup();
+    GraderSpec::ExactNormalised { normalisers }
+}
+
+/// One pattern alone stays what it is; with a group, normalisers or fallbacks it is a chain.
+fn regex_chain(fields: &mut Fields<'_, '_>) -> Option<GraderSpec> {
+    let pattern = fields.required("pattern", compiles);
+    let take = or_default(fields, "take", TAKE);
+    let ignore_case = flag(fields, "ignore_case");
+    let group = fields.optional("group", any::<u32>);
+    let fallbacks: Vec<String> = fields.or_default("fallbacks", Vec::new(), |patterns: &Vec<String>| {
+        patterns.iter().try_for_each(compiles)
+    });
+    let mut normalisers: Vec<Normaliser> = or_default(fields, "normalisers", Vec::new());
+    let pattern = pattern?;
+    if let Some(group) = &group {
+        let groups = groups(&pattern.value);
+        if group.value >= groups {
+            let message = format!("must be below {groups}: the pattern's groups, and 0 for the whole match");
+            fields.error("group", group.line, message);
+        }
+    }
+    let group = group.map(|group| group.value);
+    if group.is_none() && fallbacks.is_empty() && normalisers.is_empty() {
+        return Some(GraderSpec::Regex {
+            pattern: pattern.value,
+            take,
+            ignore_case,
+        });
+    }
+    if ignore_case {
+        normalisers.push(Normaliser::Case);
+    }
+    normalisers.sort_unstable();
+    normalisers.dedup();
+    let first = AnswerPattern {
+        pattern: pattern.value,
+        group,
+        take,
+    };
+    let others = fallbacks.into_iter().map(|pattern| AnswerPattern {
+        pattern,
+        group: None,
+        take,
+    });
+    Some(GraderSpec::RegexChain {
+        patterns: std::iter::once(first).chain(others).collect(),
+        normalisers,
+    })
+}
+
+/// The groups of a pattern that compiles, the whole match among them.
+fn groups(pattern: &str) -> u32 {
+    let groups = regex::Regex::new(pattern).map_or(0, |pattern| pattern.captures_len());
+    u32::try_from(groups).unwrap_or(u32::MAX)
+}
+
 fn known_kind(kind: &str) -> Result<(), String> {
     if AVAILABLE.contains(&kind) {
         return Ok(());
@@ -109,11 +231,15 @@ fn known_kind(kind: &str) -> Result<(), String> {
     ))
 }
 
-fn flag(fields: &mut Fields<'_, '_>, name: &'static str) -> bool {
+pub(crate) fn flag(fields: &mut Fields<'_, '_>, name: &'static str) -> bool {
     or_default(fields, name, false)
 }
 
-fn or_default<T: DeserializeOwned + 'static>(fields: &mut Fields<'_, '_>, name: &'static str, default: T) -> T {
+pub(crate) fn or_default<T: DeserializeOwned + 'static>(
+    fields: &mut Fields<'_, '_>,
+    name: &'static str,
+    default: T,
+) -> T {
     fields.or_default(name, default, any)
 }
 

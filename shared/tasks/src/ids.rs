@@ -57,13 +57,7 @@ impl Ids {
     ///
     /// An integer and a text of the same digits count as equal: results name items by text.
     pub(crate) fn take_column_id(&mut self, row: u64, columns: &Columns, column: &str) -> Result<String, String> {
-        let (id, form) = match columns.get(column) {
-            Some(Value::String(text)) if text.is_empty() => return Err(format!("column {column} is empty")),
-            Some(Value::String(text)) => (text.clone(), Form::Text),
-            Some(Value::Number(number)) if !number.is_f64() => (number.to_string(), Form::Integer),
-            Some(other) => return Err(format!("column {column} must hold a text or an integer, not {other}")),
-            None => return Err(format!("column {column} is missing")),
-        };
+        let (id, form) = read_id(columns, column)?;
         self.claim(row, id, form)
     }
 
@@ -93,6 +87,21 @@ impl Ids {
                 format!("{rows} have the same id {id:?}: as an integer in row {integer}, as a text in the other")
             }
         })
+    }
+}
+
+/// The id that a column holds.
+pub(crate) fn column_id(columns: &Columns, column: &str) -> Result<String, String> {
+    read_id(columns, column).map(|(id, _)| id)
+}
+
+fn read_id(columns: &Columns, column: &str) -> Result<(String, Form), String> {
+    match columns.get(column) {
+        Some(Value::String(text)) if text.is_empty() => Err(format!("column {column} is empty")),
+        Some(Value::String(text)) => Ok((text.clone(), Form::Text)),
+        Some(Value::Number(number)) if !number.is_f64() => Ok((number.to_string(), Form::Integer)),
+        Some(other) => Err(format!("column {column} must hold a text or an integer, not {other}")),
+        None => Err(format!("column {column} is missing")),
     }
 }
 

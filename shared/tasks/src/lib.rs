@@ -14,6 +14,7 @@
 mod suite;
 
 mod load;
+mod material;
 
 mod answer;
 mod code_spec;
@@ -23,15 +24,23 @@ mod error;
 mod faults;
 mod fields;
 mod grader_spec;
+mod groups;
 mod ids;
+mod looked;
+mod options;
 mod overrides;
 mod render;
 mod shots;
+mod shots_spec;
 mod sink;
 mod template;
 
 pub use error::{BenchmarkLabel, Place, SuiteError, SuiteErrors, Warning};
 pub use load::{LoadError, Loaded, load};
-pub use overrides::Graders;
+pub use looked::{Counted, Extent, Picked};
+pub use overrides::{Overrides, misfit};
 pub use sink::{Collected, Sink, Stopped};
-pub use suite::{BenchmarkTable, GraderTable, MessageTable, SuiteFile, suite_schema};
+pub use suite::{
+    BenchmarkTable, DefaultsTable, FewShotChoice, GraderTable, GroupTable, MeanName, MessageTable, ReasoningMarks,
+    ReasoningName, ReasoningTable, SuiteFile, suite_schema,
+};

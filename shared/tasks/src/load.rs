@@ -6,7 +6,7 @@ use tidemill_domain::Manifest;
 
 use crate::error::{Place, Problems, SuiteErrors, Warning};
 use crate::sink::{Sink, Stopped};
-use crate::{decode, render};
+use crate::{decode, groups, render};
 
 /// A suite that is ready to be evaluated.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,9 +30,10 @@ pub enum LoadError {
 
 /// Reads a suite file and its data, and renders every item into the sink, holding one block of them at a time.
 ///
-/// Items keep the order of their rows. An item's few-shot examples are the first rows of `few_shot_data` that differ from
-/// its own row; each is the prompt, a space unless the prompt ends in white space, the target and an empty line, or, in a
-/// chat, the turns followed by the target as the assistant's. The choices of a likelihood follow the prompt in the same way,
+/// Items keep the order of their rows. An item's few-shot examples are rows of `few_shot_data` that differ from its own row: the
+/// first, those with certain ids, or drawn for the item. Unless they have templates of their own, each is the prompt, a space
+/// unless the prompt ends in white space, the target and an empty line, or, in a chat, the turns followed by the target as the
+/// assistant's. The choices of a likelihood follow the prompt in the same way,
 /// so they begin with that space here. Their targets are the right choice's text; those of kind `choice` are letters.
 ///
 /// What is wrong shows only as rows are read, so a sink may hold blocks of a suite that is refused.
@@ -75,11 +76,13 @@ fn render(path: &Path, text: &str, problems: &mut Problems, sink: &mut dyn Sink)
     for entry in &decoded.benchmarks {
         benchmarks.extend(render::benchmark(entry, problems, sink)?);
     }
+    groups::check(&decoded.groups, &decoded.names, &decoded.benchmarks, problems);
+    let groups = groups::resolve(&decoded.groups, &benchmarks);
     let (max_failure_rate, suite) = (decoded.max_failure_rate, decoded.suite);
     Ok(suite.map(|suite| Manifest {
         suite,
         max_failure_rate,
         benchmarks,
-        groups: Vec::new(),
+        groups,
     }))
 }

@@ -14,11 +14,13 @@ use crate::data::{DataFile, Row, RowError};
 use crate::decode::{BenchmarkEntry, PromptSource};
 use crate::error::{Place, Problems};
 use crate::faults::Faults;
+use crate::fields::Located;
 use crate::grader_spec::Material;
 use crate::ids::{Ids, content_digest};
+use crate::material;
 use crate::shots::{Shots, continuation};
 use crate::sink::{Sink, Stopped};
-use crate::template::{Template, context, environment};
+use crate::template::{Filter, Template, context, environment};
 
 /// Renders a benchmark into the sink, block by block; `None` when anything in it is wrong, after reporting all of it.
 pub(crate) fn benchmark(
@@ -36,7 +38,7 @@ pub(crate) fn benchmark(
     };
     let mut faults = Faults::new(entry.place.clone());
     let shots = match &entry.shots {
-        Some(wish) => Shots::load(wish, entry, &templates, &mut faults),
+        Some(wish) => Shots::load(wish, entry, &environment, &templates, &mut faults),
         None => Shots::none(),
     };
     let mut rendering = Rendering {
@@ -49,7 +51,7 @@ pub(crate) fn benchmark(
         blocks: Vec::new(),
         outlines: Vec::new(),
         sink,
-        ambiguities: Ambiguities::default(),
+        remarks: Remarks::default(),
         faults,
     };
     rendering.read(&entry.data.value)?;
@@ -87,6 +89,10 @@ impl BenchmarkEntry {
             "choices" => self.choices.as_ref().map(|choices| choices.line),
             "id" => self.id.as_ref().map(|id| id.line),
             "cluster" => self.cluster.as_ref().map(|cluster| cluster.line),
+            "subset" => self.subset.as_ref().map(|subset| subset.line),
+            "weight" => self.weight.as_ref().map(|weight| weight.line),
+            "filter" => self.filter.as_ref().map(|filter| filter.line),
+            "system" => self.system.as_ref().map(|system| system.line),
             "data" => Some(self.data.line),
             field if field.starts_with("grader.") => {
                 let material = self.material.iter().find(|material| material.field == field);
@@ -102,6 +108,8 @@ impl BenchmarkEntry {
 
 /// A benchmark's templates, compiled once.
 pub(crate) struct Templates<'e> {
+    filter: Option<Filter<'e>>,
+    system: Option<Template<'e>>,
     prompt: PromptTemplate<'e>,
     target: Template<'e>,
     choices: Option<Template<'e>>,
@@ -116,6 +124,14 @@ enum PromptTemplate<'e> {
 
 impl<'e> Templates<'e> {
     fn compile(environment: &'e Environment<'e>, entry: &'e BenchmarkEntry) -> Result<Self, Fault> {
+        let filter = match &entry.filter {
+            Some(source) => Some(Filter::compile(environment, &source.value).map_err(Fault::of("filter"))?),
+            None => None,
+        };
+        let system = match &entry.system {
+            Some(source) => Some(Template::text(environment, &source.value).map_err(Fault::of("system"))?),
+            None => None,
+        };
         let prompt = match &entry.prompt.value {
             PromptSource::Text(source) => {
                 let template = Template::text(environment, source).map_err(Fault::of("prompt"))?;
@@ -135,11 +151,18 @@ impl<'e> Templates<'e> {
             None => None,
         };
         let compile = |material: &'e Material| {
-            let template = Template::text(environment, &material.source.value).map_err(Fault::of(material.field))?;
+            let source = &material.source.value;
+            let template = match material.is_json {
+                true => Template::value(environment, source.trim()),
+                false => Template::text(environment, source),
+            };
+            let template = template.map_err(Fault::of(material.field))?;
             Ok((material, template))
         };
         let material = entry.material.iter().map(compile).collect::<Result<_, Fault>>()?;
         Ok(Self {
+            filter,
+            system,
             prompt,
             target,
             choices,
@@ -160,6 +183,13 @@ impl<'e> Templates<'e> {
                 Ok(Prompt::Text(text))
             }
             PromptTemplate::Chat(turns) => {
+                let system = self.system.as_ref().map(|template| {
+                    let content = template.render(row).map_err(Fault::of("system"))?;
+                    Ok(Message {
+                        role: "system".to_owned(),
+                        content,
+                    })
+                });
                 let turns = turns.iter().zip(1..).map(|((role, template), number)| {
                     let named = |message| Fault::of("messages")(format!("message {number}: {message}"));
                     let content = template.render(row).map_err(named)?;
@@ -171,7 +201,11 @@ impl<'e> Templates<'e> {
                         content,
                     })
                 });
-                turns.collect::<Result<_, _>>().map(Prompt::Chat)
+                system
+                    .into_iter()
+                    .chain(turns)
+                    .collect::<Result<_, _>>()
+                    .map(Prompt::Chat)
             }
         }
     }
@@ -179,13 +213,20 @@ impl<'e> Templates<'e> {
     /// What else the grader needs of one row.
     fn material(&self, row: &Value) -> Result<Vec<(String, String)>, Fault> {
         let render = |(material, template): &(&Material, Template<'_>)| {
-            let text = template
-                .render(row)
-                .and_then(|text| code_spec::checked(material.name, text));
+            let text = match material.is_json {
+                true => template.evaluate(row).and_then(|value| answer::text_or_json(&value)),
+                false => template
+                    .render(row)
+                    .and_then(|text| code_spec::checked(&material.name, text)),
+            };
             let text = text.map_err(Fault::of(material.field))?;
-            Ok((material.name.to_owned(), text))
+            Ok((material.name.to_string(), text))
         };
-        self.material.iter().map(render).collect()
+        let material = self.material.iter().map(render).collect::<Result<Vec<_>, Fault>>()?;
+        match material::error(self.grader, &material) {
+            Some((field, message)) => Err(Fault::of(field)(message)),
+            None => Ok(material),
+        }
     }
 
     /// The reference side of one row.
@@ -211,14 +252,18 @@ struct Rendering<'e> {
     blocks: Vec<BlockRef>,
     outlines: Vec<Digest>,
     sink: &'e mut dyn Sink,
-    ambiguities: Ambiguities,
+    remarks: Remarks,
     faults: Faults,
 }
 
-/// Targets that can be read in two ways: the first is shown, the others counted.
+/// What is odd about rows: of each field the first is shown, the others are counted.
 #[derive(Default)]
-struct Ambiguities {
-    first: Option<(u64, String)>,
+struct Remarks(Vec<Remark>);
+
+struct Remark {
+    field: &'static str,
+    row: u64,
+    text: String,
     count: u64,
 }
 
@@ -231,24 +276,52 @@ impl Rendering<'_> {
                 return Ok(());
             }
         };
-        let limit = self.entry.limit.and_then(|limit| usize::try_from(limit).ok());
-        let mut any = false;
-        for row in rows.take(limit.unwrap_or(usize::MAX)) {
-            any = true;
+        let limit = self.entry.limit.unwrap_or(u64::MAX);
+        let (mut seen, mut kept) = (0_u64, 0_u64);
+        for row in rows {
+            seen += 1;
             match row {
                 Ok(row) => {
-                    if let Some(item) = self.item(&row) {
-                        self.keep(item)?;
+                    let context = context(&row.columns);
+                    if self.passes(&row, &context) {
+                        kept += 1;
+                        if let Some(item) = self.item(&row, &context) {
+                            self.keep(item)?;
+                        }
                     }
                 }
-                Err(error) => self.unreadable(error),
+                Err(error) => {
+                    kept += 1;
+                    self.unreadable(error);
+                }
+            }
+            if kept >= limit {
+                break;
             }
         }
-        if !any {
+        if seen == 0 {
             let message = "holds no rows; a benchmark needs at least one".to_owned();
             self.unreadable(RowError { row: None, message });
+        } else if kept == 0 {
+            let place = self.entry.place_of("filter").data(&self.entry.data.value.written, None);
+            let rows = if seen == 1 {
+                "its only row".to_owned()
+            } else {
+                format!("any of its {seen} rows")
+            };
+            self.faults
+                .push(place, format!("does not keep {rows}; a benchmark needs at least one"));
         }
         Ok(())
+    }
+
+    /// Whether the filter keeps a row; one that it cannot judge is kept, so that it is not looked for in vain, and reported.
+    fn passes(&mut self, row: &Row, context: &Value) -> bool {
+        let Some(filter) = &self.templates.filter else {
+            return true;
+        };
+        let passes = filter.passes(&row.columns, context).map_err(Fault::of("filter"));
+        self.check(row, passes).unwrap_or(true)
     }
 
     /// Once a row is wrong, the others are only looked at: a benchmark with a fault is stored no further.
@@ -268,8 +341,7 @@ impl Rendering<'_> {
         Ok(())
     }
 
-    fn item(&mut self, row: &Row) -> Option<Item> {
-        let context = context(&row.columns);
+    fn item(&mut self, row: &Row, context: &Value) -> Option<Item> {
         let needs_digest = self.entry.id.is_none() || self.shots.are_wanted();
         let digest = if needs_digest {
             content_digest(&row.columns)
@@ -282,18 +354,23 @@ impl Rendering<'_> {
         };
         let id_field = if self.entry.id.is_some() { "id" } else { "data" };
         let id = self.check(row, id.map_err(Fault::of(id_field)));
-        let cluster = self.cluster(row).map_err(Fault::of("cluster"));
-        let cluster = self.check(row, cluster);
-        let prompt = self.templates.prompt(&context);
+        let cluster = self.check(row, label(&self.entry.cluster, row).map_err(Fault::of("cluster")));
+        let subset = self.check(row, label(&self.entry.subset, row).map_err(Fault::of("subset")));
+        let weight = self.check(row, weight(&self.entry.weight, row).map_err(Fault::of("weight")));
+        let prompt = self.templates.prompt(context);
         let prompt = self.check(row, prompt);
-        let answer = self.templates.answer(&context);
+        let answer = self.templates.answer(context);
         let answer = self.check(row, answer);
-        let material = self.templates.material(&context);
+        let material = self.templates.material(context);
         let material = self.check(row, material);
-        let (id, cluster, prompt, answer, material) = (id?, cluster?, prompt?, answer?, material?);
-        let prompt = self.shots.prepend(prompt, &digest).map_err(Fault::of("few_shot"));
+        let (id, cluster, subset, weight) = (id?, cluster?, subset?, weight?);
+        let (prompt, answer, material) = (prompt?, answer?, material?);
+        let prompt = self.shots.prepend(prompt, &id, &digest).map_err(Fault::of("few_shot"));
         let prompt = self.check(row, prompt)?;
-        self.ambiguities.note(row.number, answer.ambiguity);
+        let prompt = self.check(row, self.sound(prompt))?;
+        self.check(row, readable(&answer))?;
+        self.remarks.note("target", row.number, answer.ambiguity);
+        self.remarks.note(self.prompt_field(), row.number, long(&prompt));
         Some(Item {
             id,
             choices: self.choices(&prompt, answer.choices),
@@ -301,8 +378,8 @@ impl Rendering<'_> {
             targets: answer.targets,
             correct_choice: answer.correct,
             cluster,
-            subset: None,
-            weight: 1.0,
+            subset,
+            weight,
             material,
         })
     }
@@ -317,23 +394,32 @@ impl Rendering<'_> {
         }
     }
 
-    fn cluster(&self, row: &Row) -> Result<Option<String>, String> {
-        let Some(column) = &self.entry.cluster else {
-            return Ok(None);
+    /// A prompt that every server takes as it is.
+    fn sound(&self, prompt: Prompt) -> Result<Prompt, Fault> {
+        let holds_nul = match &prompt {
+            Prompt::Text(text) => text.contains('\0'),
+            Prompt::Chat(turns) => turns.iter().any(|turn| turn.content.contains('\0')),
         };
-        let column = &column.value;
-        match row.columns.get(column) {
-            Some(Json::String(text)) => Ok(Some(text.clone())),
-            Some(Json::Number(number)) if !number.is_f64() => Ok(Some(number.to_string())),
-            Some(other) => Err(format!("column {column} must hold a text or an integer, not {other}")),
-            None => Err(format!("column {column} is missing")),
+        match holds_nul {
+            true => Err(Fault::of(self.prompt_field())(NUL.to_owned())),
+            false => Ok(prompt),
+        }
+    }
+
+    const fn prompt_field(&self) -> &'static str {
+        match self.entry.prompt.value {
+            PromptSource::Text(_) => "prompt",
+            PromptSource::Chat(_) => "messages",
         }
     }
 
     fn check<T>(&mut self, row: &Row, result: Result<T, Fault>) -> Option<T> {
         match result {
             Ok(value) => Some(value),
-            Err(fault) => {
+            Err(mut fault) => {
+                if fault.message.ends_with("is undefined") {
+                    fault.message = format!("{}; {}", fault.message, columns_of(row));
+                }
                 let place = fault
                     .place(self.entry)
                     .data(&self.entry.data.value.written, Some(row.number));
@@ -352,7 +438,7 @@ impl Rendering<'_> {
     }
 
     fn settle(mut self, problems: &mut Problems) -> Result<Option<Benchmark>, Stopped> {
-        self.ambiguities.report(self.entry, problems);
+        self.remarks.report(self.entry, problems);
         let is_whole = self.faults.is_empty();
         if is_whole && let Some((block, end)) = self.packer.rest() {
             self.store(block, end)?;
@@ -374,27 +460,114 @@ impl Rendering<'_> {
         benchmark.spare_samples = self.entry.spare_samples;
         benchmark.penalties = self.entry.penalties;
         benchmark.continuation = self.entry.continuation;
+        benchmark.reasoning = self.entry.reasoning.clone();
+        benchmark.metrics = self.entry.grader.metrics();
+        benchmark.metrics.extend(self.entry.metrics.iter().cloned());
         Ok(Some(benchmark))
     }
 }
 
-impl Ambiguities {
-    fn note(&mut self, row: u64, ambiguity: Option<String>) {
-        if let Some(text) = ambiguity {
-            self.count += 1;
-            self.first.get_or_insert((row, text));
+/// A prompt of so many bytes is worth a word: most contexts are shorter.
+const LONG_PROMPT_BYTES: usize = 1 << 20;
+
+const NUL: &str = "holds a NUL character (U+0000), at which some servers cut a text; take it out of the data, or out of what \
+                   is rendered with `| replace(\"\\0\", \"\")`";
+
+fn long(prompt: &Prompt) -> Option<String> {
+    let bytes = match prompt {
+        Prompt::Text(text) => text.len(),
+        Prompt::Chat(turns) => turns.iter().map(|turn| turn.content.len()).sum(),
+    };
+    (bytes >= LONG_PROMPT_BYTES).then(|| format!("has {bytes} bytes, which is more than most contexts hold"))
+}
+
+fn readable(answer: &Answer) -> Result<(), Fault> {
+    let holds_nul = |texts: &[String]| texts.iter().any(|text| text.contains('\0'));
+    if holds_nul(&answer.choices) {
+        return Err(Fault::of("choices")(NUL.to_owned()));
+    }
+    match holds_nul(&answer.targets) {
+        true => Err(Fault::of("target")(NUL.to_owned())),
+        false => Ok(()),
+    }
+}
+
+/// The label that a column gives a row.
+fn label(column: &Option<Located<String>>, row: &Row) -> Result<Option<String>, String> {
+    let Some(column) = column.as_ref().map(|column| &column.value) else {
+        return Ok(None);
+    };
+    match row.columns.get(column) {
+        Some(Json::String(text)) => Ok(Some(text.clone())),
+        Some(Json::Number(number)) if !number.is_f64() => Ok(Some(number.to_string())),
+        Some(other) => Err(format!("column {column} must hold a text or an integer, not {other}")),
+        None => Err(missing_column(column, row)),
+    }
+}
+
+/// How much a row counts.
+fn weight(column: &Option<Located<String>>, row: &Row) -> Result<f64, String> {
+    let Some(column) = column.as_ref().map(|column| &column.value) else {
+        return Ok(1.0);
+    };
+    let weight = match row.columns.get(column) {
+        Some(Json::Number(number)) => number.as_f64(),
+        Some(Json::String(text)) => text.trim().parse().ok(),
+        Some(_) => None,
+        None => return Err(missing_column(column, row)),
+    };
+    match weight {
+        Some(weight) if weight.is_finite() && weight > 0.0 => Ok(weight),
+        _ => Err(format!(
+            "column {column} must hold a number above 0, not {}; leave rows out that do not count, by filter",
+            row.columns[column]
+        )),
+    }
+}
+
+fn missing_column(column: &str, row: &Row) -> String {
+    format!("column {column} is missing; {}", columns_of(row))
+}
+
+/// Columns that are named in full.
+const NAMED_COLUMNS: usize = 12;
+
+/// What a row has, for whoever misspelt a column.
+fn columns_of(row: &Row) -> String {
+    let names: Vec<&str> = row.columns.keys().take(NAMED_COLUMNS).map(String::as_str).collect();
+    let rest = row.columns.len() - names.len();
+    match (names.is_empty(), rest) {
+        (true, _) => "the row is empty".to_owned(),
+        (false, 0) => format!("the row has {}", names.join(", ")),
+        (false, rest) => format!("the row has {} and {rest} more", names.join(", ")),
+    }
+}
+
+impl Remarks {
+    fn note(&mut self, field: &'static str, row: u64, text: Option<String>) {
+        let Some(text) = text else { return };
+        match self.0.iter_mut().find(|remark| remark.field == field) {
+            Some(remark) => remark.count += 1,
+            None => self.0.push(Remark {
+                field,
+                row,
+                text,
+                count: 1,
+            }),
         }
     }
 
     fn report(&self, entry: &BenchmarkEntry, problems: &mut Problems) {
-        if let Some((row, text)) = &self.first {
-            let place = entry.place_of("target").data(&entry.data.value.written, Some(*row));
-            let others = match self.count - 1 {
+        for remark in &self.0 {
+            let place = entry
+                .place_of(remark.field)
+                .data(&entry.data.value.written, Some(remark.row));
+            let others = match remark.count - 1 {
                 0 => String::new(),
                 1 => "; likewise in 1 more row".to_owned(),
                 others => format!("; likewise in {others} more rows"),
             };
-            problems.warn(place, format!("{text}{others}"));
+            problems.warn(place, format!("{}{others}", remark.text));
         }
     }
 }

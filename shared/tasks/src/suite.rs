@@ -3,9 +3,13 @@
 //! These types document and describe the file, and write it; reading goes field by field in `decode`, because all errors
 //! of a file are wanted at once and each with its line.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
-use serde::Serialize;
-use tidemill_domain::{CodeLimits, Continuation, Normalise, ProgramPlace, Take, Tier};
+use serde::{Deserialize, Serialize};
+use tidemill_domain::{
+    CodeLimits, Continuation, JsonCheck, Normalise, Normaliser, ProgramPlace, RougeMeasure, Take, Tier, Tokenise, Words,
+};
 
 pub(crate) const MAX_FAILURE_RATE: f64 = 0.02;
 pub(crate) const MAX_TOKENS: u32 = 256;
@@ -13,6 +17,12 @@ pub(crate) const TOP_P: f64 = 1.0;
 pub(crate) const REPETITION_PENALTY: f64 = 1.0;
 pub(crate) const SAMPLES: u32 = 1;
 pub(crate) const TAKE: Take = Take::Last;
+pub(crate) const WORDS: Words = Words::Squad;
+pub(crate) const ROUGE: RougeMeasure = RougeMeasure::Longest;
+pub(crate) const TOKENISE: Tokenise = Tokenise::V13a;
+pub(crate) const JSON_CHECK: JsonCheck = JsonCheck::Schema;
+pub(crate) const SECONDS: u32 = 30;
+pub(crate) const MAX_SECONDS: u32 = 600;
 pub(crate) const NORMALISE: Normalise = Normalise::None;
 pub(crate) const LANGUAGE: &str = "python";
 pub(crate) const PROGRAM: ProgramPlace = ProgramPlace::Fenced;
@@ -31,9 +41,146 @@ pub struct SuiteFile {
     /// Share of failed samples, 0 to 1, above which an evaluation is invalid. Default 0.02.
     #[schemars(default = "defaults::max_failure_rate", range(min = 0.0, max = 1.0))]
     pub max_failure_rate: f64,
+    /// Settings that stand for every benchmark that does not give its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub defaults: Option<DefaultsTable>,
     /// The benchmarks, at least one; their names differ.
     #[schemars(length(min = 1))]
     pub benchmark: Vec<BenchmarkTable>,
+    /// Means over several benchmarks. Default none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
+    pub group: Vec<GroupTable>,
+}
+
+/// Settings of all benchmarks at once. A benchmark's own go before; what neither gives has the benchmark's default.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
+#[serde(default)]
+#[schemars(deny_unknown_fields)]
+pub struct DefaultsTable {
+    /// The system's turn of every benchmark with `messages`; those with `prompt` have none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system: Option<String>,
+    /// How reasoning is told from the answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<ReasoningTable>,
+    /// The cap on an answer's length in tokens, at least 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub max_tokens: Option<u32>,
+    /// Sampling temperature, 0 or more; 0 is greedy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0))]
+    pub temperature: Option<f64>,
+    /// Nucleus sampling: above 0, at most 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub top_p: Option<f64>,
+    /// Texts that end an answer and are not part of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(inner(inner(length(min = 1))))]
+    pub stop: Option<Vec<String>>,
+    /// Taken from a token's logit for each time that the answer holds it, -2 to 2.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = -2.0, max = 2.0))]
+    pub frequency_penalty: Option<f64>,
+    /// Taken once from the logit of a token that the answer holds, -2 to 2.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = -2.0, max = 2.0))]
+    pub presence_penalty: Option<f64>,
+    /// Divides the positive logits and multiplies the negative ones of tokens that prompt or answer hold: above 0, at most 2.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0, max = 2.0))]
+    pub repetition_penalty: Option<f64>,
+    /// What becomes of a long answer that is interrupted: `exact` or `never`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("enum" = ["exact", "never"]), with = "String")]
+    pub continuation: Option<Continuation>,
+    /// Base of the samples' seeds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+    /// Samples drawn for each item, at least 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub samples: Option<u32>,
+    /// Further samples of each item, drawn when nothing else waits for the engine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spare_samples: Option<u32>,
+}
+
+/// How reasoning is told from the answer. No answer is looked for in it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum ReasoningTable {
+    /// By a name.
+    Named(ReasoningName),
+    /// By marks of its own.
+    Marks(ReasoningMarks),
+}
+
+/// Marks of reasoning that have a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReasoningName {
+    /// Between `<think>` and `</think>`, or `<thinking>` and `</thinking>`.
+    Think,
+    /// There is none: all of the text is the answer.
+    None,
+}
+
+/// The marks around reasoning.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct ReasoningMarks {
+    /// What begins it.
+    #[schemars(length(min = 1))]
+    pub open: String,
+    /// What ends it.
+    #[schemars(length(min = 1))]
+    pub close: String,
+}
+
+/// A mean over several benchmarks.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct GroupTable {
+    /// The group's name, unique among groups and benchmarks.
+    pub name: String,
+    /// Names of benchmarks; `*` in a name stands for any text. What several of them name counts once.
+    #[schemars(length(min = 1))]
+    pub benchmarks: Vec<String>,
+    /// `macro`: the mean of the benchmarks' means. `micro`: the mean over the items of all. Default `macro`.
+    #[schemars(default, extend("enum" = ["macro", "micro"]), with = "String")]
+    pub mean: MeanName,
+    /// How much benchmarks count, above 0, by name or pattern; a name goes before a pattern. Default 1 each.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(default)]
+    pub weights: BTreeMap<String, f64>,
+    /// The metric that is averaged, of which every benchmark of the group has one with this name. Default the score.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metric: Option<String>,
+}
+
+/// How benchmarks become one figure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MeanName {
+    /// The mean of the benchmarks' means.
+    #[default]
+    Macro,
+    /// The mean over the items of all.
+    Micro,
+}
+
+/// Which rows of `few_shot_data` become an item's examples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FewShotChoice {
+    /// The first ones.
+    #[default]
+    First,
+    /// Drawn for each item, from a seed.
+    Random,
 }
 
 /// A benchmark: data, prompt, settings and grader. Exactly one of `prompt` and `messages` is given.
@@ -55,6 +202,9 @@ pub struct BenchmarkTable {
     /// The turns of a chat prompt, each a template; sent to the chat endpoint. The last turn is the user's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub messages: Option<Vec<MessageTable>>,
+    /// The system's turn before `messages`, a template. Default that of `[defaults]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system: Option<String>,
     /// The accepted answer, a template. When it is exactly one expression that evaluates to a list, each element is accepted.
     ///
     /// For kind `likelihood`: the right choice, as an index from 0 or as its text. For kind `choice`: a letter, an index or
@@ -64,12 +214,35 @@ pub struct BenchmarkTable {
     /// `choice`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub choices: Option<String>,
-    /// Solved examples put before each prompt: the first of `few_shot_data`, without the item itself. Default 0.
+    /// Solved examples put before each prompt, so many of the rows of `few_shot_data`, never the item itself. Default 0, or as
+    /// many as `few_shot_ids`.
     #[schemars(default)]
     pub few_shot: u32,
-    /// Where the examples come from, as in `data`; the same templates render them.
+    /// Where the examples come from, as in `data`. Equal rows count once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub few_shot_data: Option<String>,
+    /// Which rows: `first`, the same for all items, or `random`, drawn for each item by a rule that never changes
+    /// (docs/suites.md). Default `first`.
+    #[schemars(default, extend("enum" = ["first", "random"]), with = "String")]
+    pub few_shot_choice: FewShotChoice,
+    /// Seed of `random`. Default 0.
+    #[schemars(default)]
+    pub few_shot_seed: u64,
+    /// These rows, in this order, by what the column `id` holds in `few_shot_data`. Default none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default, with = "Vec<serde_json::Value>")]
+    pub few_shot_ids: Vec<String>,
+    /// A template of one whole example with its answer, for benchmarks with `prompt`. Default the prompt, a space unless it ends in
+    /// white space, and the target.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub few_shot_prompt: Option<String>,
+    /// The turns of one example with its answer, each a template, for benchmarks with `messages`. Default the messages, and the
+    /// target as the assistant's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub few_shot_messages: Option<Vec<MessageTable>>,
+    /// What follows each example, for benchmarks with `prompt`. Default an empty line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub few_shot_separator: Option<String>,
     /// The cap on an answer's length in tokens, always sent. At least 1; of no effect for kind `likelihood`. Default 256.
     #[schemars(default = "defaults::max_tokens")]
     pub max_tokens: u32,
@@ -110,7 +283,24 @@ pub struct BenchmarkTable {
     /// The column that groups items which are not independent, for the standard error. Default none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
-    /// Only the first rows, this many, at least 1. Default all.
+    /// The column that names the part of the benchmark which an item belongs to; parts are also reported apart. Default none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subset: Option<String>,
+    /// The column that says how much an item counts in means: a number above 0. Default 1 each.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weight: Option<String>,
+    /// What is measured beside the score: `pass@K`, the chance that one of K samples is right, and `maj@K`, the answer that most of
+    /// K samples give; K is at most the samples of an item. Default none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default, inner(regex(pattern = "^(pass|maj)@[1-9][0-9]*$")))]
+    pub metrics: Vec<String>,
+    /// How reasoning is told from the answer. Default `think`, or that of `[defaults]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<ReasoningTable>,
+    /// Only rows for which this expression is true; it sees the row's columns. Default all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filter: Option<String>,
+    /// Only the first rows that pass the filter, this many, at least 1. Default all.
     #[schemars(range(min = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
@@ -142,6 +332,12 @@ pub enum GraderTable {
         /// Compare without punctuation. Default false.
         #[schemars(default)]
         ignore_punctuation: bool,
+        /// What makes no difference between answer and target, in any order: `unicode` (NFKC), `latex` (dollar signs, `\text{}` and
+        /// the like), `case`, `numbers` (thousands separators, zeros after the point), `punctuation`, `articles` (a, an, the),
+        /// `whitespace`. Default none.
+        #[schemars(default)]
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        normalisers: Vec<Normaliser>,
     },
     /// A pattern finds the answer, which must equal a target.
     Regex {
@@ -153,6 +349,18 @@ pub enum GraderTable {
         /// Compare without regard to case. Default false.
         #[schemars(default)]
         ignore_case: bool,
+        /// The number of the pattern's group that is the answer, 0 for the whole match. Default the first group, else the whole
+        /// match.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        group: Option<u32>,
+        /// Patterns for answers in which the first finds nothing, tried in this order. Default none.
+        #[schemars(default)]
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        fallbacks: Vec<String>,
+        /// What makes no difference between answer and target, as for kind `exact`. Default none.
+        #[schemars(default)]
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        normalisers: Vec<Normaliser>,
     },
     /// The last number of the answer equals the target as a number.
     Numeric {
@@ -162,6 +370,13 @@ pub enum GraderTable {
         /// Largest absolute difference that still counts as equal. Default 0.
         #[schemars(default, range(min = 0.0))]
         tolerance: f64,
+    },
+    /// The answer equals the target as mathematics: fractions, roots, units, percent, sets, intervals, formulas. It is what the last
+    /// `\boxed{}` holds, else what is announced as the answer, else the last formula, else the last number.
+    Math {
+        /// Narrows where the answer is looked for: the last match's first group. Default everywhere.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pattern: Option<String>,
     },
     /// A letter or an option's text names one of the choices.
     Choice {
@@ -219,6 +434,70 @@ pub enum GraderTable {
         #[schemars(default = "defaults::memory_mib", range(min = 64))]
         memory_mib: u32,
     },
+    /// The share of words that the answer and its best target have in common: the harmonic mean of precision and recall.
+    F1 {
+        /// How texts are made comparable: `squad` or `drop`. Default `squad`.
+        #[schemars(default = "defaults::words", extend("enum" = ["squad", "drop"]), with = "String")]
+        words: Words,
+    },
+    /// ROUGE against the best target.
+    Rouge {
+        /// The score: `rouge1`, `rouge2` or `rougeL`; all three are measured. Default `rougeL`.
+        #[schemars(default = "defaults::rouge", extend("enum" = ["rouge1", "rouge2", "rougeL"]), with = "String")]
+        measure: RougeMeasure,
+        /// Compare words of more than three letters by their stems. Default false.
+        #[schemars(default)]
+        stem: bool,
+    },
+    /// BLEU against all targets: of each answer as its score, of the corpus as a metric.
+    Bleu {
+        /// How texts become words: `13a`, `characters` or `none`. Default `13a`.
+        #[schemars(default = "defaults::tokenise", extend("enum" = ["13a", "characters", "none"]), with = "String")]
+        tokenise: Tokenise,
+    },
+    /// chrF against the best target: of each answer as its score, of the corpus as a metric.
+    Chrf {
+        /// Words too, as chrF++ has them. Default false.
+        #[schemars(default)]
+        words: bool,
+    },
+    /// Instructions that a program can check, IFEval's. It needs no target: `target` may be empty.
+    Instructions {
+        /// The ids of a row's instructions; a template that gives a list.
+        instructions: String,
+        /// The arguments of each, as maps; a template that gives a list. What is null there does not count.
+        arguments: String,
+        /// The score is that of the loose checks. Both are measured. Default false.
+        #[schemars(default)]
+        loose: bool,
+    },
+    /// JSON in the answer. `target` may be empty unless `check` is `equal`.
+    #[serde(rename = "json_schema")]
+    JsonSchema {
+        /// What it must be: `valid` JSON at all, as the `schema` says, or `equal` to a target. Default `schema`.
+        #[schemars(default = "defaults::json_check", extend("enum" = ["valid", "schema", "equal"]), with = "String")]
+        check: JsonCheck,
+        /// The schema, as JSON; a template over the row's columns. Needed for `schema`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        schema: Option<String>,
+        /// The file of a schema of all rows, relative to the suite file, instead of `schema`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        schema_file: Option<String>,
+    },
+    /// A program of your own, which reads and writes a line of JSON an answer. It runs only where the graders' configuration
+    /// names it, in `[grader] commands`. `target` may be empty.
+    Command {
+        /// The program and its arguments.
+        #[schemars(length(min = 1), inner(length(min = 1)))]
+        command: Vec<String>,
+        /// How long one answer may take, 1 to 600. Default 30.
+        #[schemars(default = "defaults::seconds", range(min = 1, max = 600))]
+        seconds: u32,
+        /// What else the program is given of a row: names, each with a template. A value that is no text becomes JSON.
+        #[schemars(default)]
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        material: BTreeMap<String, String>,
+    },
 }
 
 /// The JSON Schema of a suite file, for editors and checks outside this program.
@@ -272,6 +551,26 @@ mod defaults {
 
     pub(super) fn take() -> tidemill_domain::Take {
         super::TAKE
+    }
+
+    pub(super) fn words() -> tidemill_domain::Words {
+        super::WORDS
+    }
+
+    pub(super) fn rouge() -> tidemill_domain::RougeMeasure {
+        super::ROUGE
+    }
+
+    pub(super) fn tokenise() -> tidemill_domain::Tokenise {
+        super::TOKENISE
+    }
+
+    pub(super) fn json_check() -> tidemill_domain::JsonCheck {
+        super::JSON_CHECK
+    }
+
+    pub(super) fn seconds() -> u32 {
+        super::SECONDS
     }
 
     pub(super) fn normalise() -> tidemill_domain::Normalise {

@@ -90,6 +90,59 @@ pub(crate) fn check(source: &str) -> Result<(), String> {
     Template::text(&environment(), source).map(|_| ())
 }
 
+/// Says what is wrong with a filter's syntax.
+pub(crate) fn check_filter(source: &str) -> Result<(), String> {
+    if source.contains("{{") {
+        return Err("must be an expression as it stands between {{ }}, without them".to_owned());
+    }
+    Filter::compile(&environment(), source).map(|_| ())
+}
+
+/// A rule that rows must pass.
+pub(crate) struct Filter<'e> {
+    source: &'e str,
+    compiled: Expression<'e, 'e>,
+    /// Columns that a row must have, or the rule would compare with nothing.
+    columns: Vec<String>,
+}
+
+impl<'e> Filter<'e> {
+    /// Compiles a rule.
+    pub(crate) fn compile(environment: &'e Environment<'e>, source: &'e str) -> Result<Self, String> {
+        let compiled = environment
+            .compile_expression(source)
+            .map_err(|error| describe(&error))?;
+        // Whoever asks whether a column is there knows that it may be missing.
+        let asks = source.contains("defined") || source.contains("default");
+        let globals: Vec<&str> = environment.globals().map(|(name, _)| name).collect();
+        let mut columns: Vec<String> = compiled.undeclared_variables(false).into_iter().collect();
+        columns.retain(|name| !asks && !globals.contains(&name.as_str()));
+        columns.sort_unstable();
+        Ok(Self {
+            source,
+            compiled,
+            columns,
+        })
+    }
+
+    /// Whether a row passes.
+    pub(crate) fn passes(&self, columns: &Map<String, Json>, row: &Value) -> Result<bool, String> {
+        if let Some(missing) = self.columns.iter().find(|name| !columns.contains_key(name.as_str())) {
+            return Err(format!(
+                "`{missing}` is undefined; where rows may lack it, say so: `{missing} is defined and ...`"
+            ));
+        }
+        let value = self.compiled.eval(row.clone()).map_err(|error| describe(&error))?;
+        match value.kind() {
+            ValueKind::Bool => Ok(value.is_true()),
+            _ => Err(format!(
+                "`{}` gives {value:?}, which is neither true nor false; compare it with something",
+                self.source.trim()
+            )),
+        }
+    }
+}
+
 /// Says why a template is not exactly one expression.
 pub(crate) fn check_expression(source: &str) -> Result<(), String> {
     match Template::value(&environment(), source.trim())? {

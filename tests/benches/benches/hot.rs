@@ -21,10 +21,13 @@ use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_mai
 use tidemill_aggregator::Fold;
 use tidemill_codec::{Wire, decode, encode};
 use tidemill_domain::{
-    Completion, Digest, EngineKind, EvaluationId, Grade, ItemKey, Manifest, Outcome, Partial, Prompt, Release,
+    ChoiceScore, Completion, Digest, Ending, EngineKind, EvaluationId, Grade, GraderSpec, Item, ItemKey, Manifest,
+    Normalise, Normaliser, Outcome, Partial, Prompt, Reasoning, Release, Take, Timestamp,
 };
+use tidemill_grader::Grader;
 use tidemill_inference::{Client, Connection, Engine as _, HttpOutcome, OpenAi, Options, Request, Verdict, classify};
 use tidemill_loader::dispatch::Dispatcher;
+use tidemill_scoring::{Instructions, Normalisation, Rouge, Schema, Tokenisation};
 use tokio::time::Instant;
 
 /// Items that the dispatcher and the fold get at a time.
@@ -242,6 +245,135 @@ fn serde_body(text: &str) -> String {
     )
 }
 
+/// An answer of some 2,000 characters that ends so.
+fn ending(end: &str) -> String {
+    "The answer follows from what was said before, step by step. ".repeat(33) + end
+}
+
+/// What one grade costs, per family: reading, comparing, and saying where and why.
+fn grading(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("grading");
+    group.throughput(Throughput::Elements(1));
+    let golden: Completion = golden("completion");
+    let completion = |text: &str| Completion {
+        ending: Ending::Stop,
+        text: text.to_owned(),
+        completion_tokens: 500,
+        truncated: false,
+        choices: Vec::new(),
+        ..golden.clone()
+    };
+    let scored = Completion {
+        ending: Ending::Scored,
+        choices: [-4.0, -3.0, -5.0, -6.0]
+            .map(|log_probability| ChoiceScore {
+                log_probability,
+                tokens: 3,
+                is_greedy: false,
+            })
+            .to_vec(),
+        ..completion("")
+    };
+    let numeric = GraderSpec::Numeric {
+        pattern: None,
+        tolerance: 0.0,
+    };
+    let likelihood = GraderSpec::Likelihood {
+        normalise: Normalise::None,
+    };
+    let normalised = GraderSpec::ExactNormalised {
+        normalisers: vec![Normaliser::Case, Normaliser::Punctuation, Normaliser::Whitespace],
+    };
+    let pattern = GraderSpec::Regex {
+        pattern: r"#### (\S+)".to_owned(),
+        take: Take::Last,
+        ignore_case: false,
+    };
+    let (choice, math) = (GraderSpec::Choice { pattern: None }, GraderSpec::Math { pattern: None });
+    let cases = [
+        (
+            "exact, a word",
+            GraderSpec::Exact {
+                ignore_case: false,
+                ignore_punctuation: false,
+            },
+            "Paris",
+            completion("Paris"),
+        ),
+        (
+            "exact, 2,000 characters normalised",
+            normalised,
+            "Paris",
+            completion(&ending("Paris")),
+        ),
+        ("regex", pattern, "42", completion(&ending("#### 42"))),
+        (
+            "numeric, right",
+            numeric.clone(),
+            "9500",
+            completion(&ending("It is $9{,}500.")),
+        ),
+        (
+            "numeric, wrong",
+            numeric,
+            "9501",
+            completion(&ending("It is $9{,}500.")),
+        ),
+        (
+            "choice",
+            choice,
+            "B",
+            completion(&ending("Answer: A. No, the answer is (B).")),
+        ),
+        (
+            "math, a fraction",
+            math.clone(),
+            r"\frac{1}{2}",
+            completion(&ending(r"So $\boxed{\frac{2}{4}}$.")),
+        ),
+        (
+            "math, a root",
+            math.clone(),
+            r"\frac{\sqrt{2}}{2}",
+            completion(&ending(r"So $\boxed{\frac{1}{\sqrt{2}}}$.")),
+        ),
+        (
+            "math, a polynomial",
+            math.clone(),
+            "(x+1)^3",
+            completion(&ending(r"So $\boxed{x^3+3x^2+3x+1}$.")),
+        ),
+        (
+            "math, by value",
+            math,
+            r"2\sin x\cos x",
+            completion(&ending(r"So $\boxed{\sin 2x}$.")),
+        ),
+        ("likelihood, four choices", likelihood, "", scored),
+    ];
+    for (name, spec, target, completion) in cases {
+        let grader = Grader::new(&spec, &Reasoning::default());
+        let item = Item {
+            id: "1".to_owned(),
+            prompt: Prompt::Text("?".to_owned()),
+            targets: vec![target.to_owned()],
+            choices: ["one", "two", "three", "four"].map(str::to_owned).to_vec(),
+            correct_choice: matches!(spec, GraderSpec::Likelihood { .. } | GraderSpec::Choice { .. }).then_some(1),
+            cluster: None,
+            subset: None,
+            weight: 1.0,
+            material: Vec::new(),
+        };
+        let right = name != "numeric, wrong" && !name.starts_with("exact, 2,000");
+        let grade = grader.grade(&item, &completion, Timestamp(1));
+        assert_eq!(grade.outcome == Outcome::Correct, right, "{name}: {grade:?}");
+        group.bench_function(name, |bench| {
+            bench.iter(|| grader.grade(black_box(&item), black_box(&completion), Timestamp(1)));
+        });
+    }
+    group.finish();
+}
+
 fn folding(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("folding");
     let manifest = manifest(ITEMS);
@@ -271,5 +403,60 @@ fn folding(criterion: &mut Criterion) {
     });
 }
 
-criterion_group!(hot, encoding, dispatching, answers, streaming, folding);
+/// Scores of an answer of about 2,000 characters, and what each instruction of IFEval's costs.
+fn scoring(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("scoring");
+    let target = "The harbour master wrote that the tide had turned at half past five. Nobody on board disagreed! ";
+    let target = target.repeat(2);
+    let text =
+        "It follows that the tide had turned when the harbour master wrote. Mr. Lee, on board, agreed. ".repeat(21);
+    let targets = [target.as_str()];
+    group.throughput(Throughput::Elements(1));
+    group.bench_function("f1", |bench| {
+        bench.iter(|| tidemill_scoring::token_match(black_box(&text), &targets, Normalisation::Squad));
+    });
+    for stem in [false, true] {
+        let name = if stem { "rouge with stems" } else { "rouge" };
+        group.bench_function(name, |bench| {
+            bench.iter(|| Rouge { stem }.score(black_box(&text), &targets).unwrap());
+        });
+    }
+    group.bench_function("bleu", |bench| {
+        bench.iter(|| tidemill_scoring::bleu_counts(black_box(&text), &targets, Tokenisation::V13a).unwrap());
+    });
+    group.bench_function("chrf++", |bench| {
+        bench.iter(|| tidemill_scoring::chrf_counts(black_box(&text), &targets, true).unwrap());
+    });
+    let schema = Schema::try_new(&serde_json::json!({"type": "object", "required": ["answer"]})).unwrap();
+    let json = format!("{text}\n```json\n{{\"answer\": [1, 2, 3], \"why\": {text:?}}}\n```");
+    group.bench_function("json_schema", |bench| {
+        bench.iter(|| schema.faults(&tidemill_scoring::find_json(black_box(&json)).unwrap().value));
+    });
+    for (id, arguments) in [
+        (
+            "length_constraints:number_sentences",
+            r#"{"relation": "at least", "num_sentences": 9}"#,
+        ),
+        (
+            "change_case:capital_word_frequency",
+            r#"{"capital_relation": "at least", "capital_frequency": 9}"#,
+        ),
+        ("language:response_language", r#"{"language": "de"}"#),
+        ("keywords:forbidden_words", r#"{"forbidden_words": ["storm", "rain"]}"#),
+    ] {
+        let checks = Instructions::from_json(&format!("[{id:?}]"), &format!("[{arguments}]")).unwrap();
+        group.bench_function(id, |bench| bench.iter(|| checks.check(black_box(&text)).unwrap()));
+    }
+}
+
+criterion_group!(
+    hot,
+    encoding,
+    dispatching,
+    answers,
+    streaming,
+    grading,
+    folding,
+    scoring
+);
 criterion_main!(hot);

@@ -77,6 +77,16 @@ impl TextModel {
             let reason = format!("it has token {largest} but the model's vocab_size is {vocab_size}");
             return Err(Error::malformed(&path, reason));
         }
+        Self::beside(directory, tokenizer)
+    }
+
+    /// Loads a tokenizer file, and the chat template if there is one beside it.
+    pub(crate) fn of_file(path: &Path) -> Result<Self, Error> {
+        let tokenizer = Tokenizer::from_file(path).map_err(|error| Error::malformed(path, error))?;
+        Self::beside(path.parent().unwrap_or(Path::new("")), tokenizer)
+    }
+
+    fn beside(directory: &Path, tokenizer: Tokenizer) -> Result<Self, Error> {
         let config_path = directory.join("tokenizer_config.json");
         let config: TokenizerConfig = read_optional_json(&config_path)?.unwrap_or_default();
         Self::assemble(directory, tokenizer, config)

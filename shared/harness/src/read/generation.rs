@@ -22,11 +22,18 @@ pub(super) fn read(
         return generation;
     };
     let Value::Map(map) = &node.value else {
-        keys.refuse_at(&node.place, "generation_kwargs", format!("takes a mapping, not {}", node.kind()));
+        keys.refuse_at(
+            &node.place,
+            "generation_kwargs",
+            format!("takes a mapping, not {}", node.kind()),
+        );
         return generation;
     };
     if output_type != OutputType::GenerateUntil {
-        notices.push(format!("generation_kwargs has no effect with output_type {}", output_type.name()));
+        notices.push(format!(
+            "generation_kwargs has no effect with output_type {}",
+            output_type.name()
+        ));
     }
     let mut inner = Keys::new(map, &node.place, "generation_kwargs", keys.refusals());
     let keys = &mut inner;
@@ -35,7 +42,10 @@ pub(super) fn read(
         Some(node) => until(keys, node),
     };
     let caps = ["max_tokens", "max_gen_toks", "max_new_tokens", "max_completion_tokens"];
-    let cap = caps.into_iter().filter_map(|key| keys.count(key).map(|count| (key, count))).next();
+    let cap = caps
+        .into_iter()
+        .filter_map(|key| keys.count(key).map(|count| (key, count)))
+        .next();
     if let Some((key, count)) = cap {
         match u32::try_from(count) {
             Ok(count) if count > 0 => generation.max_gen_toks = count,
@@ -49,7 +59,8 @@ pub(super) fn read(
         notices.push("do_sample without a temperature is greedy, as a completions server is asked".to_owned());
     }
     if !samples && keys.is_set("do_sample") && generation.temperature > 0.0 {
-        notices.push("do_sample: false has no effect beside a temperature, as a completions server is asked".to_owned());
+        notices
+            .push("do_sample: false has no effect beside a temperature, as a completions server is asked".to_owned());
     }
     generation.top_p = keys.number("top_p");
     generation.top_k = keys.count("top_k").and_then(|count| i64::try_from(count).ok());
@@ -107,18 +118,29 @@ pub(super) fn dataset(keys: &mut Keys<'_>, notices: &mut Vec<String>) -> Dataset
         keys.refuse("dataset_path", "is missing");
     }
     if OTHER_FORMATS.contains(&dataset.path.as_str()) {
-        let reason = format!("names format {:?}; formats that are read here: {}", dataset.path, FORMATS.join(", "));
+        let reason = format!(
+            "names format {:?}; formats that are read here: {}",
+            dataset.path,
+            FORMATS.join(", ")
+        );
         keys.refuse("dataset_path", reason);
     }
     let is_format = FORMATS.contains(&dataset.path.as_str());
     let Some(node) = keys.take("dataset_kwargs").filter(|node| !node.is_null()) else {
         if is_format {
-            keys.refuse("dataset_kwargs", format!("is missing: dataset_path {} needs data_files", dataset.path));
+            keys.refuse(
+                "dataset_kwargs",
+                format!("is missing: dataset_path {} needs data_files", dataset.path),
+            );
         }
         return dataset;
     };
     let Value::Map(map) = &node.value else {
-        keys.refuse_at(&node.place, "dataset_kwargs", format!("takes a mapping, not {}", node.kind()));
+        keys.refuse_at(
+            &node.place,
+            "dataset_kwargs",
+            format!("takes a mapping, not {}", node.kind()),
+        );
         return dataset;
     };
     let mut inner = Keys::new(map, &node.place, "dataset_kwargs", keys.refusals());
@@ -129,7 +151,10 @@ pub(super) fn dataset(keys: &mut Keys<'_>, notices: &mut Vec<String>) -> Dataset
     match keys.take("data_files") {
         Some(files) if is_format => dataset.data_files = data_files(keys, files),
         Some(_) => notices.push("dataset_kwargs.data_files picks files of a dataset on the hub; map them".to_owned()),
-        None if is_format => keys.refuse("data_files", format!("is missing: dataset_path {} needs it", dataset.path)),
+        None if is_format => keys.refuse(
+            "data_files",
+            format!("is missing: dataset_path {} needs it", dataset.path),
+        ),
         None => {}
     }
     dataset.data_dir = keys.text("data_dir");
@@ -165,7 +190,8 @@ fn data_files(keys: &mut Keys<'_>, node: &Node) -> Vec<(String, Vec<String>)> {
         Err(_) => None,
     };
     files.unwrap_or_else(|| {
-        let reason = function_reason(node).unwrap_or_else(|| "takes a path, a list of paths, or these by split".to_owned());
+        let reason =
+            function_reason(node).unwrap_or_else(|| "takes a path, a list of paths, or these by split".to_owned());
         keys.refuse_at(&node.place, "data_files", reason);
         Vec::new()
     })

@@ -72,7 +72,10 @@ fn pipeline(keys: &mut Keys<'_>, output_type: OutputType) -> Option<Pipeline> {
         let mut inner = Keys::new(map, &function.place, &full, keys.refusals());
         if let Some(step) = step(&mut inner, map) {
             if output_type != OutputType::GenerateUntil && step != Step::TakeFirst {
-                inner.refuse("function", "changes texts, and this output_type answers with likelihoods");
+                inner.refuse(
+                    "function",
+                    "changes texts, and this output_type answers with likelihoods",
+                );
             }
             steps.push(step);
         }
@@ -90,7 +93,9 @@ fn step(keys: &mut Keys<'_>, map: &Map) -> Option<Step> {
         }
         Some(_) => {
             keys.ignore_all(map);
-            let reason = node.and_then(function_reason).unwrap_or_else(|| "takes the name of a filter".to_owned());
+            let reason = node
+                .and_then(function_reason)
+                .unwrap_or_else(|| "takes the name of a filter".to_owned());
             keys.refuse("function", reason);
             return None;
         }
@@ -119,13 +124,19 @@ fn step(keys: &mut Keys<'_>, map: &Map) -> Option<Step> {
         }
         "custom" => {
             keys.ignore_all(map);
-            keys.refuse("function", "custom runs Python code, which is not run here; use the other filters");
+            keys.refuse(
+                "function",
+                "custom runs Python code, which is not run here; use the other filters",
+            );
             None
         }
         other => {
             keys.ignore_all(map);
             let known = "take_first, take_first_k, majority_vote, remove_whitespace, lowercase, uppercase, map, regex, multi_choice_regex";
-            keys.refuse("function", format!("is {other:?}; filters that are known here: {known}"));
+            keys.refuse(
+                "function",
+                format!("is {other:?}; filters that are known here: {known}"),
+            );
             None
         }
     }
@@ -134,12 +145,17 @@ fn step(keys: &mut Keys<'_>, map: &Map) -> Option<Step> {
 fn mapping(keys: &mut Keys<'_>) -> Option<Step> {
     let entries = match keys.take("mapping_dict").map(|node| &node.value) {
         Some(Value::Map(map)) => {
-            let entries = map.iter().filter_map(|(key, value)| Some((key.json().ok()?, value.json().ok()?)));
+            let entries = map
+                .iter()
+                .filter_map(|(key, value)| Some((key.json().ok()?, value.json().ok()?)));
             entries.collect()
         }
         _ => Vec::new(),
     };
-    let default = keys.take("default_value").and_then(|node| node.json().ok()).unwrap_or(Json::Null);
+    let default = keys
+        .take("default_value")
+        .and_then(|node| node.json().ok())
+        .unwrap_or(Json::Null);
     Some(Step::Map { entries, default })
 }
 
@@ -196,7 +212,10 @@ fn patterns(keys: &mut Keys<'_>, key: &'static str) -> Vec<(String, Pattern)> {
 /// `metric_list`; without one, the metrics of the output type.
 pub(super) fn metrics(keys: &mut Keys<'_>, output_type: OutputType) -> Vec<Metric> {
     let Some(node) = keys.take("metric_list").filter(|node| !node.is_null()) else {
-        return Measure::defaults(output_type).iter().map(|measure| Metric::of(*measure)).collect();
+        return Measure::defaults(output_type)
+            .iter()
+            .map(|measure| Metric::of(*measure))
+            .collect();
     };
     let Value::List(entries) = &node.value else {
         keys.refuse_at(&node.place, "metric_list", format!("takes a list, not {}", node.kind()));
@@ -241,13 +260,19 @@ fn metric(keys: &mut Keys<'_>, map: &Map, place: &Place, output_type: OutputType
     };
     if keys.flag("hf_evaluate") && output_type == OutputType::GenerateUntil {
         keys.ignore_all(map);
-        keys.refuse("hf_evaluate", format!("loads metric {name} from the hub, which is not reached from here"));
+        keys.refuse(
+            "hf_evaluate",
+            format!("loads metric {name} from the hub, which is not reached from here"),
+        );
         return None;
     }
     let Some(measure) = Measure::named(&name) else {
         keys.ignore_all(map);
         let known = Measure::ALL.map(Measure::name).join(", ");
-        keys.refuse("metric", format!("{name} is not known; metrics that are known here: {known}"));
+        keys.refuse(
+            "metric",
+            format!("{name} is not known; metrics that are known here: {known}"),
+        );
         return None;
     };
     let Some(fitting) = measure.fits(output_type) else {
@@ -290,7 +315,11 @@ fn aggregation(keys: &mut Keys<'_>, measure: Measure) -> Option<Aggregation> {
         return None;
     };
     if !aggregation.takes(measure) {
-        let reason = format!("{} cannot be taken of what {} gives for a row", aggregation.name(), measure.name());
+        let reason = format!(
+            "{} cannot be taken of what {} gives for a row",
+            aggregation.name(),
+            measure.name()
+        );
         keys.refuse("aggregation", reason);
         return None;
     }

@@ -108,6 +108,18 @@ impl Instructions {
         })
     }
 
+    /// Reads ids and arguments as JSON: a list of texts, and a list of as many maps.
+    ///
+    /// # Errors
+    /// Those of [`Instructions::try_new`], and what is not JSON of that form.
+    pub fn from_json(ids: &str, arguments: &str) -> Result<Self, Error> {
+        let ids: Vec<String> = parsed(ids, "instructions", "a list of instruction ids")?;
+        let arguments: Vec<Option<Map<String, Value>>> =
+            parsed(arguments, "arguments", "a list of maps, one an instruction")?;
+        let arguments: Vec<_> = arguments.into_iter().map(Option::unwrap_or_default).collect();
+        Self::try_new(&ids, &arguments)
+    }
+
     /// The ids, in order.
     pub fn ids(&self) -> impl Iterator<Item = &'static str> {
         self.list.iter().map(|(id, _)| *id)
@@ -131,6 +143,14 @@ impl Instructions {
         }
         Ok(followed)
     }
+}
+
+fn parsed<T: serde::de::DeserializeOwned>(json: &str, what: &'static str, wanted: &'static str) -> Result<T, Error> {
+    serde_json::from_str(json).map_err(|error| Error::Json {
+        what,
+        wanted,
+        reason: error.to_string(),
+    })
 }
 
 fn follows(check: &Check, text: &str) -> Result<bool, Error> {

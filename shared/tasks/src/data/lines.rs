@@ -1,10 +1,10 @@
 //! JSON Lines: an object a line. Lines of white space are passed over.
 
-use std::io::BufRead;
+use std::io::{BufRead, Read as _};
 
 use serde_json::Value;
 
-use super::{Row, RowError};
+use super::{MAX_ROW_BYTES, Row, RowError, too_long};
 
 /// Reads line by line; a broken line is an error and the next one is tried.
 pub(super) struct Lines {
@@ -32,8 +32,16 @@ impl Iterator for Lines {
         while !self.ended {
             self.buffer.clear();
             self.number += 1;
-            match self.reader.read_until(b'\n', &mut self.buffer) {
+            let mut bounded = self.reader.by_ref().take(MAX_ROW_BYTES + 1);
+            match bounded.read_until(b'\n', &mut self.buffer) {
                 Ok(0) => self.ended = true,
+                Ok(read) if read as u64 > MAX_ROW_BYTES => {
+                    self.ended = true;
+                    return Some(Err(RowError::at(
+                        self.number,
+                        too_long("does the file have line breaks?"),
+                    )));
+                }
                 Ok(_) => {
                     let line = self.buffer.strip_prefix(b"\xef\xbb\xbf").filter(|_| self.number == 1);
                     let line = line.unwrap_or(&self.buffer).trim_ascii();

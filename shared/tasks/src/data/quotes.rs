@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::io::{self, BufRead, ErrorKind, Read};
 
+use super::MAX_ROW_BYTES;
+
 /// A quote that breaks the row it stands in.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 pub(super) enum BrokenQuote {
@@ -10,6 +12,12 @@ pub(super) enum BrokenQuote {
     #[error("text after a closing quote")]
     TextAfter {
         /// The line, from 1.
+        line: u64,
+    },
+    /// A row does not end.
+    #[error("{}", super::too_long("is a quote never closed?"))]
+    TooLong {
+        /// Its first line, from 1.
         line: u64,
     },
     /// The file ends before the value.
@@ -24,7 +32,7 @@ impl BrokenQuote {
     /// The line to look at.
     pub(super) const fn line(self) -> u64 {
         match self {
-            Self::TextAfter { line } | Self::NeverClosed { line } => line,
+            Self::TextAfter { line } | Self::TooLong { line } | Self::NeverClosed { line } => line,
         }
     }
 }
@@ -37,6 +45,8 @@ pub(super) struct Quotes {
     state: State,
     line: u64,
     opened: u64,
+    /// Bytes of the row so far, and the line it begins on.
+    row: (u64, u64),
     starts: VecDeque<u64>,
     fault: Option<BrokenQuote>,
 }
@@ -57,6 +67,7 @@ impl Quotes {
             state: State::Record,
             line: 1,
             opened: 1,
+            row: (0, 1),
             starts: VecDeque::new(),
             fault: None,
         }
@@ -69,10 +80,15 @@ impl Quotes {
         self.starts.pop_front()
     }
 
-    /// Follows one byte; `false` when it cannot stand here.
-    fn follow(&mut self, byte: u8) -> bool {
+    /// Follows one byte; an error when it cannot stand here.
+    fn follow(&mut self, byte: u8) -> Result<(), BrokenQuote> {
         if self.state == State::Record && !matches!(byte, b'\n' | b'\r') {
             self.starts.push_back(self.line);
+            self.row = (0, self.line);
+        }
+        self.row.0 += 1;
+        if self.row.0 > MAX_ROW_BYTES {
+            return Err(BrokenQuote::TooLong { line: self.row.1 });
         }
         self.state = match (self.state, byte) {
             (State::Quoted, b'"') => State::Closed,
@@ -80,7 +96,7 @@ impl Quotes {
             (State::Quoted, _) => State::Quoted,
             (_, b'\n' | b'\r') => State::Record,
             (_, b',') => State::Value,
-            (State::Closed, _) => return false,
+            (State::Closed, _) => return Err(BrokenQuote::TextAfter { line: self.line }),
             (State::Record | State::Value, b'"') => {
                 self.opened = self.line;
                 State::Quoted
@@ -88,7 +104,7 @@ impl Quotes {
             (State::Record | State::Value | State::Bare, _) => State::Bare,
         };
         self.line += u64::from(byte == b'\n');
-        true
+        Ok(())
     }
 
     fn at_end(&mut self) -> io::Result<usize> {
@@ -110,9 +126,9 @@ impl Read for Quotes {
             return self.at_end();
         }
         for index in 0..count {
-            if !self.follow(buffer[index]) {
+            if let Err(fault) = self.follow(buffer[index]) {
                 // What came before is handed out first, so that earlier rows are still read.
-                self.fault = Some(BrokenQuote::TextAfter { line: self.line });
+                self.fault = Some(fault);
                 return if index > 0 { Ok(index) } else { self.read(buffer) };
             }
         }

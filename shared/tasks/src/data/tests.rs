@@ -189,3 +189,20 @@ fn a_damaged_byte_of_a_parquet_file_never_panics() {
         }
     }
 }
+
+#[test]
+fn a_row_that_does_not_end_is_an_error_and_not_kept() {
+    let long = "x".repeat(MAX_ROW_BYTES as usize);
+    let lines = format!("{{\"q\": 1}}\n{{\"q\": \"{long}\"}}\n");
+    let rows = read("rows.jsonl", lines.as_bytes());
+    assert!(rows[0].is_ok());
+    let error = rows[1].as_ref().unwrap_err();
+    assert_eq!((error.row, rows.len()), (Some(2), 2));
+    assert!(error.message.contains("does the file have line breaks?"), "{error:?}");
+    let quoted = format!("q,a\n1,2\n3,\"{long}\"\n");
+    let rows = read("rows.csv", quoted.as_bytes());
+    assert!(rows[0].is_ok());
+    let error = rows[1].as_ref().unwrap_err();
+    assert_eq!((error.row, rows.len()), (Some(3), 2));
+    assert!(error.message.contains("is a quote never closed?"), "{error:?}");
+}

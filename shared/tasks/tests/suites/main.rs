@@ -3,6 +3,10 @@
 #[cfg(test)]
 mod code;
 #[cfg(test)]
+mod examples;
+#[cfg(test)]
+mod options;
+#[cfg(test)]
 mod refusals;
 #[cfg(test)]
 mod rendering;

@@ -237,7 +237,7 @@ fn graders_of_other_kinds_and_options_are_refused() {
             "data = \"rows.jsonl\"\nprompt = \"{{{{ q }}}}\"\ntarget = \"{{{{ a }}}}\"\n{grader}"
         ))
     };
-    let kinds = ["math", "f1", "code", "judge", "command", "exat"];
+    let kinds = ["code", "judge", "exat"];
     let mut texts: Vec<String> = kinds
         .iter()
         .map(|kind| errors(&format!("[benchmark.grader]\nkind = \"{kind}\"")))
@@ -247,10 +247,43 @@ fn graders_of_other_kinds_and_options_are_refused() {
         errors("[benchmark.grader]\nkind = \"regex\""),
         errors("[benchmark.grader]\nkind = \"regex\"\npattern = \"\""),
         errors("[benchmark.grader]\nkind = \"regex\"\npattern = \"a(b\"\ntake = \"any\""),
+        errors("[benchmark.grader]\nkind = \"regex\"\npattern = \"(a)\"\ngroup = 2\nfallbacks = [\"b\", \"c(\"]"),
+        errors("[benchmark.grader]\nkind = \"math\"\npattern = \"(\"\nnormalisers = [\"case\"]"),
+        errors("[benchmark.grader]\nkind = \"exact\"\nnormalisers = [\"cases\"]"),
         errors("[benchmark.grader]\nkind = \"numeric\"\npattern = \"(?<n\"\ntolerance = nan"),
         errors("[benchmark.grader]\nkind = \"exact\"\nignore_cases = true\nnormalise = \"bytes\""),
         errors("choices = \"{{ choices }}\"\n[benchmark.grader]\nkind = \"exact\""),
     ]);
+    insta::assert_snapshot!(texts.join("\n"));
+    let refused = |kind: &str, options: &str| {
+        suite_errors(&format!(
+            "data = \"rows.jsonl\"\nprompt = \"{{{{ q }}}}\"\ntarget = \"\"\n[benchmark.grader]\nkind = \"{kind}\"\n{options}"
+        ))
+    };
+    let asked = |ids: &str, arguments: &str| {
+        refused(
+            "instructions",
+            &format!("instructions = '{ids}'\narguments = '{arguments}'"),
+        )
+    };
+    let texts = [
+        refused("f1", "words = \"coqa\""),
+        refused("bleu", "tokenise = \"zh\"\nmaterial = { tests = \"x\" }"),
+        refused("instructions", ""),
+        asked("[\"keywords:existance\"]", "[{}]"),
+        asked(
+            "[\"length_constraints:number_words\"]",
+            "[{\"relation\": \"at most\", \"num_words\": 3}]",
+        ),
+        asked("{{ q }}", "[]"),
+        asked("{{ nothing }}", "[]"),
+        refused("json_schema", ""),
+        refused("json_schema", "schema = '{\"type\": 1}'"),
+        refused("json_schema", "schema = '{\"$ref\": \"https://example.org/a.json\"}'"),
+        refused("json_schema", "schema_file = \"nowhere.json\""),
+        refused("json_schema", "check = \"equal\""),
+        refused("command", "command = []\nseconds = 0"),
+    ];
     insta::assert_snapshot!(texts.join("\n"));
     let no_table =
         "name = \"s\"\nversion = \"1\"\ntier = \"canary\"\n[[benchmark]]\nname = \"b\"\ngrader = \"exact\"\n";

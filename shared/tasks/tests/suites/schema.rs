@@ -1,10 +1,13 @@
 //! The published schema against what is accepted.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::support::{Folder, question_suite};
 use serde_json::Value;
-use tidemill_tasks::{BenchmarkTable, GraderTable, SuiteFile, suite_schema};
+use tidemill_tasks::{
+    BenchmarkTable, DefaultsTable, FewShotChoice, GraderTable, GroupTable, MeanName, ReasoningMarks, ReasoningName,
+    ReasoningTable, SuiteFile, suite_schema,
+};
 
 fn as_json(toml: &str) -> Value {
     serde_json::to_value(toml::from_str::<toml::Table>(toml).unwrap()).unwrap()
@@ -18,16 +21,45 @@ fn full_suite(grader: GraderTable) -> SuiteFile {
         version: "1".to_owned(),
         tier: tidemill_domain::Tier::Promotion,
         max_failure_rate: 0.1,
+        defaults: Some(DefaultsTable {
+            system: Some("Be brief.".to_owned()),
+            reasoning: Some(ReasoningTable::Named(ReasoningName::None)),
+            max_tokens: Some(9),
+            temperature: Some(0.1),
+            top_p: Some(0.2),
+            stop: Some(vec!["x".to_owned()]),
+            frequency_penalty: Some(0.1),
+            presence_penalty: Some(0.1),
+            repetition_penalty: Some(1.2),
+            continuation: Some(tidemill_domain::Continuation::Exact),
+            seed: Some(1),
+            samples: Some(3),
+            spare_samples: Some(0),
+        }),
+        group: vec![GroupTable {
+            name: "g".to_owned(),
+            benchmarks: vec!["b*".to_owned()],
+            mean: MeanName::Micro,
+            weights: [("b".to_owned(), 2.0)].into(),
+            metric: Some("pass@1".to_owned()),
+        }],
         benchmark: vec![BenchmarkTable {
             name: "b".to_owned(),
             data: "rows.jsonl".to_owned(),
             id: Some("id".to_owned()),
             prompt: Some("{{ q }}".to_owned()),
             messages: None,
+            system: None,
             target: "{{ a }}".to_owned(),
             choices: has_choices.then(|| "{{ c }}".to_owned()),
             few_shot: 1,
             few_shot_data: Some("shots.jsonl".to_owned()),
+            few_shot_choice: FewShotChoice::Random,
+            few_shot_seed: 5,
+            few_shot_ids: Vec::new(),
+            few_shot_prompt: Some("{{ q }}".to_owned()),
+            few_shot_messages: None,
+            few_shot_separator: Some("\n".to_owned()),
             max_tokens: 7,
             temperature: 0.5,
             top_p: 0.9,
@@ -40,6 +72,14 @@ fn full_suite(grader: GraderTable) -> SuiteFile {
             samples: if is_likelihood { 1 } else { 2 },
             spare_samples: u32::from(!is_likelihood),
             cluster: Some("id".to_owned()),
+            subset: Some("id".to_owned()),
+            weight: Some("id".to_owned()),
+            metrics: vec!["pass@1".to_owned()],
+            reasoning: Some(ReasoningTable::Marks(ReasoningMarks {
+                open: "<r>".to_owned(),
+                close: "</r>".to_owned(),
+            })),
+            filter: Some("id == 1".to_owned()),
             limit: Some(1),
             grader,
         }],
@@ -51,11 +91,18 @@ fn graders() -> Vec<GraderTable> {
         GraderTable::Exact {
             ignore_case: true,
             ignore_punctuation: true,
+            normalisers: vec![tidemill_domain::Normaliser::Articles],
         },
         GraderTable::Regex {
             pattern: "x".to_owned(),
             take: tidemill_domain::Take::First,
             ignore_case: true,
+            group: Some(0),
+            fallbacks: vec!["y".to_owned()],
+            normalisers: vec![tidemill_domain::Normaliser::Unicode],
+        },
+        GraderTable::Math {
+            pattern: Some("x".to_owned()),
         },
         GraderTable::Numeric {
             pattern: Some("x".to_owned()),
@@ -96,6 +143,32 @@ fn graders() -> Vec<GraderTable> {
             cpu_seconds: 1,
             wall_seconds: 2,
             memory_mib: 64,
+        },
+        GraderTable::F1 {
+            words: tidemill_domain::Words::Drop,
+        },
+        GraderTable::Rouge {
+            measure: tidemill_domain::RougeMeasure::Two,
+            stem: true,
+        },
+        GraderTable::Bleu {
+            tokenise: tidemill_domain::Tokenise::Characters,
+        },
+        GraderTable::Chrf { words: true },
+        GraderTable::Instructions {
+            instructions: "[\"punctuation:no_comma\"]".to_owned(),
+            arguments: "{{ [{'num': none}] }}".to_owned(),
+            loose: true,
+        },
+        GraderTable::JsonSchema {
+            check: tidemill_domain::JsonCheck::Equal,
+            schema: Some("{\"type\": \"number\"}".to_owned()),
+            schema_file: None,
+        },
+        GraderTable::Command {
+            command: vec!["python3".to_owned(), "grade.py".to_owned()],
+            seconds: 5,
+            material: BTreeMap::from([("anything".to_owned(), "{{ q }}".to_owned())]),
         },
     ]
 }
@@ -140,10 +213,20 @@ fn every_field_of_the_schema_is_known_to_the_reader() {
     assert_eq!(names(&suite), names(&schema["properties"]));
     let benchmark = suite["benchmark"][0].as_object_mut().unwrap();
     benchmark.insert("messages".to_owned(), Value::Null);
-    benchmark.insert("choices".to_owned(), Value::Null);
+    for name in ["choices", "system", "few_shot_ids", "few_shot_messages"] {
+        benchmark.insert(name.to_owned(), Value::Null);
+    }
     assert_eq!(
         names(&suite["benchmark"][0]),
         names(&schema["$defs"]["BenchmarkTable"]["properties"])
+    );
+    assert_eq!(
+        names(&suite["defaults"]),
+        names(&schema["$defs"]["DefaultsTable"]["properties"])
+    );
+    assert_eq!(
+        names(&suite["group"][0]),
+        names(&schema["$defs"]["GroupTable"]["properties"])
     );
 }
 
@@ -158,6 +241,10 @@ fn what_the_schema_refuses_is_refused() {
         "temperature = -0.5",
         "limit = 0",
         "stop = [\"\"]",
+        "metrics = [\"pass@0\"]",
+        "few_shot_choice = \"best\"",
+        "reasoning = \"thoughts\"",
+        "reasoning = { open = \"<r>\" }",
         "[benchmark.grader]\nkind = \"regex\"",
         "[benchmark.grader]\nkind = \"exact\"\ntake = \"last\"",
         "[benchmark.grader]\nkind = \"judge\"",

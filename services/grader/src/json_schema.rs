@@ -1,0 +1,132 @@
+//! Family `json_schema`: JSON in an answer, against a schema or a target.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+use tidemill_domain::{Item, JsonCheck, Measured};
+use tidemill_scoring::{Schema, find_json, same_json};
+
+use crate::Error;
+use crate::answer::{Answer, Credit, Finding, shortened};
+use crate::family::Family;
+
+/// What samples vote by is a part of a small message.
+const MAX_CANONICAL_BYTES: usize = 250;
+
+#[derive(Debug, Clone)]
+pub(crate) struct JsonSchema {
+    check: JsonCheck,
+    /// Of all items; else each has its own.
+    schema: Option<Schema>,
+}
+
+impl JsonSchema {
+    pub(crate) fn try_new(check: JsonCheck, schema: Option<&str>) -> Result<Self, Error> {
+        Ok(Self {
+            check,
+            schema: schema.map(compiled).transpose()?,
+        })
+    }
+
+    fn schema_of(&self, item: &Item) -> Result<Option<Cow<'_, Schema>>, Error> {
+        match (&self.schema, item.material("schema")) {
+            (Some(schema), _) => Ok(Some(Cow::Borrowed(schema))),
+            (None, Some(schema)) => Ok(Some(Cow::Owned(compiled(schema)?))),
+            (None, None) if self.check == JsonCheck::Schema => Err(Error::Material { name: "schema" }),
+            (None, None) => Ok(None),
+        }
+    }
+}
+
+fn compiled(schema: &str) -> Result<Schema, Error> {
+    let schema = serde_json::from_str(schema).map_err(|error| Error::Json(error.to_string()))?;
+    Ok(Schema::try_new(&schema)?)
+}
+
+impl Family for JsonSchema {
+    fn name(&self) -> &'static str {
+        "json_schema@1"
+    }
+
+    fn judge(&self, item: &Item, answer: &Answer<'_>) -> Result<Option<Finding>, Error> {
+        let schema = self.schema_of(item)?;
+        let targets = item.targets.iter().map(|target| serde_json::from_str::<Value>(target));
+        let targets: Vec<Value> = targets
+            .collect::<Result<_, serde_json::Error>>()
+            .map_err(|error| Error::Json(error.to_string()))?;
+        if targets.is_empty() && self.check == JsonCheck::Equal {
+            return Err(Error::Target { wanted: "JSON" });
+        }
+        let Some(found) = find_json(answer.text()) else {
+            return Ok(None);
+        };
+        let faults = schema.and_then(|schema| schema.faults(&found.value));
+        let is_equal = targets.iter().any(|target| same_json(target, &found.value));
+        let is_right = match self.check {
+            JsonCheck::Valid => true,
+            JsonCheck::Schema => faults.is_none(),
+            JsonCheck::Equal => is_equal && faults.is_none(),
+        };
+        let text = answer.text().get(found.span).unwrap_or_default();
+        let mut finding = Finding::new("json@1", text, Credit::Whole(is_right)).at(answer.span(text));
+        finding.canonical = Some(shortened(&found.value.to_string(), MAX_CANONICAL_BYTES));
+        let is = |claim: bool| Measured::Value(f64::from(u8::from(claim)));
+        finding.named = vec![
+            ("valid".to_owned(), is(true)),
+            ("fits".to_owned(), is(faults.is_none())),
+        ];
+        if !targets.is_empty() {
+            finding.named.push(("equal".to_owned(), is(is_equal)));
+        }
+        finding.reason = faults.or_else(|| (!is_right).then(|| "another value than the target's".to_owned()));
+        Ok(Some(finding))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidemill_domain::{GraderSpec, Outcome};
+
+    use super::*;
+    use crate::answer::tests::item;
+    use crate::grade::tests::measured;
+
+    const AGE: &str = r#"{"type": "object", "required": ["age"], "properties": {"age": {"type": "integer"}}}"#;
+
+    fn spec(check: JsonCheck, schema: Option<&str>) -> GraderSpec {
+        GraderSpec::JsonSchema {
+            check,
+            schema: schema.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn json_is_valid_fits_or_equals() {
+        let with = |check, text: &str| measured(&spec(check, Some(AGE)), &item(&[r#"{"age": 3}"#], &[]), text);
+        let wrong_value = "It is:\n```json\n{\"age\": 4.0}\n```";
+        assert_eq!(with(JsonCheck::Valid, "[]").outcome, Outcome::Correct);
+        assert_eq!(with(JsonCheck::Schema, wrong_value).outcome, Outcome::Correct);
+        let unequal = with(JsonCheck::Equal, wrong_value);
+        assert_eq!((unequal.outcome, unequal.span.unwrap().start), (Outcome::Incorrect, 15));
+        let value = |value| Some(Measured::Value(value));
+        assert_eq!(unequal.measures, [value(1.0), value(1.0), value(0.0)]);
+        assert_eq!(with(JsonCheck::Equal, r#"{"age": 3.0}"#).outcome, Outcome::Correct);
+        let unfit = with(JsonCheck::Schema, r#"{"age": "3"}"#);
+        assert!(unfit.reason.unwrap().starts_with("/age: "));
+        assert_eq!(with(JsonCheck::Schema, "{\"age\": 3").outcome, Outcome::NoAnswer);
+    }
+
+    #[test]
+    fn a_schema_may_be_the_items_own_and_must_be_somewhere() {
+        let own = Item {
+            material: vec![("schema".to_owned(), AGE.to_owned())],
+            ..item(&[], &[])
+        };
+        let without = spec(JsonCheck::Schema, None);
+        assert_eq!(measured(&without, &own, r#"{"age": 3}"#).outcome, Outcome::Correct);
+        assert_eq!(measured(&without, &own, "3").outcome, Outcome::Incorrect);
+        assert_eq!(measured(&without, &item(&[], &[]), "3").outcome, Outcome::GraderError);
+        let broken = spec(JsonCheck::Schema, Some("{"));
+        assert_eq!(measured(&broken, &item(&[], &[]), "3").outcome, Outcome::GraderError);
+    }
+}

@@ -1,0 +1,219 @@
+//! A short text that is the same for equal answers: for votes, and for people to read.
+
+use dashu_ratio::RBig;
+
+use crate::answer::{Answer, MAX_CANONICAL_BYTES, words};
+use crate::compare::{elements, hash, hoisted, points};
+use crate::evaluate::{Complex, Evaluator, Point, digits};
+use crate::node::{Node, Relation};
+use crate::normal::normal;
+use crate::polynomial::{Atom, Exponent, Fraction, Polynomial, Unformed};
+use crate::relation::{pieces, unnamed};
+use crate::steps::Steps;
+
+pub(crate) fn canonical(answer: &Answer, steps: &mut Steps) -> String {
+    let formed = answer.node.as_ref().and_then(|node| form(node, steps));
+    let text = formed.unwrap_or_else(|| {
+        // What has no form is told apart by its letters.
+        answer.source.squeezed.clone()
+    });
+    shortened(text)
+}
+
+/// A long form keeps its beginning and is told apart by the hash of the whole.
+fn shortened(text: String) -> String {
+    const KEPT: usize = MAX_CANONICAL_BYTES - 24;
+    if text.len() <= MAX_CANONICAL_BYTES {
+        return text;
+    }
+    let mut end = KEPT;
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}…#{:016x}", &text[..end], hash(text.as_bytes()))
+}
+
+fn form(node: &Node, steps: &mut Steps) -> Option<String> {
+    steps.take(1).ok()?;
+    let node = unnamed(node);
+    if let Some(pieces) = pieces(node).filter(|_| !matches!(node, Node::Bracketed { .. })) {
+        return sorted(&pieces, steps).map(|parts| parts.join(" U "));
+    }
+    if let Some(elements) = elements(node) {
+        let parts = sorted(&elements, steps)?;
+        return Some(match parts.as_slice() {
+            [sole] => sole.clone(),
+            _ => format!("{{{}}}", parts.join(", ")),
+        });
+    }
+    match node {
+        Node::Text(text) => Some(words(text)),
+        Node::Based { digits, .. } => Some(digits.clone()),
+        Node::Bracketed { open, close, items } => Some(format!("{open}{}{close}", forms(items, steps)?.join(", "))),
+        Node::Matrix(rows) if rows.len() == 1 => Some(format!("({})", forms(&rows[0], steps)?.join(", "))),
+        Node::Matrix(rows) if rows.iter().all(|row| row.len() == 1) => {
+            let column: Vec<Node> = rows.iter().flatten().cloned().collect();
+            Some(format!("({})", forms(&column, steps)?.join(", ")))
+        }
+        Node::Matrix(rows) => {
+            let rows: Option<Vec<String>> = rows.iter().map(|row| Some(forms(row, steps)?.join(", "))).collect();
+            Some(format!("[{}]", rows?.join("; ")))
+        }
+        Node::Proportion(parts) => proportion(parts, steps),
+        Node::Relation(first, rest) => related(first, rest, steps),
+        _ => scalar(&hoisted(node).0, steps),
+    }
+}
+
+fn forms(items: &[Node], steps: &mut Steps) -> Option<Vec<String>> {
+    items.iter().map(|item| form(item, steps)).collect()
+}
+
+fn sorted(items: &[Node], steps: &mut Steps) -> Option<Vec<String>> {
+    let mut forms = forms(items, steps)?;
+    forms.sort_unstable();
+    forms.dedup();
+    Some(forms)
+}
+
+/// Parts of a proportion by the first; of two parts, their quotient.
+fn proportion(parts: &[Node], steps: &mut Steps) -> Option<String> {
+    let quotient = |one: &Node, other: &Node| Node::Divide(Box::new(one.clone()), Box::new(other.clone()));
+    if let [above, below] = parts {
+        return scalar(&quotient(above, below), steps);
+    }
+    let first = parts.first()?;
+    let parts: Option<Vec<String>> = parts.iter().map(|part| scalar(&quotient(part, first), steps)).collect();
+    Some(parts?.join(":"))
+}
+
+/// A relation as a polynomial, its first coefficient made one, against zero.
+fn related(first: &Node, rest: &[(Relation, Node)], steps: &mut Steps) -> Option<String> {
+    let [(relation, last)] = rest else {
+        let mut text = form(first, steps)?;
+        for (relation, side) in rest {
+            text.push_str(relation.sign());
+            text.push_str(&form(side, steps)?);
+        }
+        return Some(text);
+    };
+    let (low, high, relation) = match relation {
+        Relation::Greater | Relation::GreaterOrEqual => (last, first, relation.reversed()),
+        _ => (first, last, *relation),
+    };
+    let difference = Node::Sum(vec![low.clone(), Node::Negate(Box::new(high.clone()))]);
+    let formed = normal(&difference, steps).ok()?;
+    let polynomial = formed.as_polynomial()?;
+    let (_, leading) = polynomial.terms.last_key_value()?;
+    let is_flipped = *leading < RBig::ZERO;
+    let by = if is_flipped && matches!(relation, Relation::Less | Relation::LessOrEqual) {
+        RBig::from(-1) / leading
+    } else {
+        RBig::ONE / leading
+    };
+    Some(format!("{}{}0", written(&polynomial.scaled(&by)), relation.sign()))
+}
+
+fn scalar(node: &Node, steps: &mut Steps) -> Option<String> {
+    if !node.is_scalar() {
+        return None;
+    }
+    match normal(node, steps) {
+        Ok(formed) => match readable(&formed) {
+            Some(text) => Some(text),
+            None => by_value(node, steps),
+        },
+        Err(Unformed::None) => by_value(node, steps),
+        Err(Unformed::Undefined | Unformed::Exhausted) => None,
+    }
+}
+
+/// The form of a rational number, or of a polynomial whose form does not depend on how it came about.
+fn readable(formed: &Fraction) -> Option<String> {
+    let polynomial = formed.as_polynomial()?;
+    let mut atoms = polynomial.terms.keys().flatten();
+    let has_root = atoms.any(|(atom, _)| matches!(atom, Atom::Prime(_) | Atom::I));
+    let is_number = polynomial.as_constant().is_none()
+        && polynomial
+            .terms
+            .keys()
+            .flatten()
+            .all(|(atom, _)| !matches!(atom, Atom::Name(_) | Atom::Infinity));
+    (!has_root && !is_number).then(|| written(polynomial))
+}
+
+fn written(polynomial: &Polynomial) -> String {
+    let mut text = String::new();
+    for (monomial, coefficient) in polynomial.terms.iter().rev() {
+        let atoms: Vec<String> = monomial
+            .iter()
+            .map(|(atom, exponent)| atom_written(atom, *exponent))
+            .collect();
+        let number = match (atoms.is_empty(), coefficient.to_string()) {
+            (false, number) if number == "1" => String::new(),
+            (false, number) if number == "-1" => "-".to_owned(),
+            (false, number) => format!("{number}*"),
+            (true, number) => number,
+        };
+        if !text.is_empty() && !number.starts_with('-') {
+            text.push('+');
+        }
+        text.push_str(&number);
+        text.push_str(&atoms.join("*"));
+    }
+    if text.is_empty() { "0".to_owned() } else { text }
+}
+
+fn atom_written(atom: &Atom, exponent: Exponent) -> String {
+    let name = match atom {
+        Atom::Name(name) => name.trim_start_matches('\\').to_owned(),
+        Atom::Pi => "pi".to_owned(),
+        Atom::E => "e".to_owned(),
+        Atom::I => "i".to_owned(),
+        Atom::Infinity => "infinity".to_owned(),
+        Atom::Prime(prime) => prime.to_string(),
+    };
+    match exponent {
+        Exponent::ONE => name,
+        Exponent { above, below: 1 } => format!("{name}^{above}"),
+        Exponent { above, below } => format!("{name}^({above}/{below})"),
+    }
+}
+
+/// The digits of a constant, or a hash of the values at fixed points.
+fn by_value(node: &Node, steps: &mut Steps) -> Option<String> {
+    let names = node.names();
+    let mut evaluator = Evaluator::new(steps);
+    if names.is_empty() {
+        return evaluator.value(node, &Point::new()).ok().map(|value| complex(&value));
+    }
+    let values: Vec<String> = points(&names)
+        .iter()
+        .map(|point| {
+            evaluator
+                .value(node, point)
+                .map_or_else(|_| String::new(), |value| complex(&value))
+        })
+        .collect();
+    if values.iter().all(String::is_empty) {
+        return None;
+    }
+    let names: Vec<&str> = names.iter().map(|name| name.trim_start_matches('\\')).collect();
+    Some(format!(
+        "of {}: {:016x}",
+        names.join(", "),
+        hash(values.join(";").as_bytes())
+    ))
+}
+
+fn complex(value: &Complex) -> String {
+    if value.is_real() {
+        return digits(&value.re);
+    }
+    let im = digits(&value.im);
+    match digits(&value.re).as_str() {
+        "0" => format!("{im}*i"),
+        re if im.starts_with('-') => format!("{re}{im}*i"),
+        re => format!("{re}+{im}*i"),
+    }
+}

@@ -1,0 +1,536 @@
+//! Whether two answers are equal.
+
+use dashu_ratio::RBig;
+
+use crate::answer::{Answer, words};
+use crate::evaluate::{Complex, Evaluator, Point};
+use crate::node::{Node, Relation};
+use crate::normal::normal;
+use crate::polynomial::Unformed;
+use crate::relation;
+use crate::steps::{Exhausted, Steps};
+use crate::unit::{Unit, letter_is_unit};
+
+/// What a comparison came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// They are equal.
+    Equal,
+    /// They are not.
+    Different,
+    /// The budget was used up before it was known.
+    Undecided,
+}
+
+/// A verdict and how it was reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Comparison {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// In words, for the record: "exactly", "to 130 bits", "without the unit".
+    pub how: &'static str,
+}
+
+/// Whether two texts are equal answers; undecided counts as not.
+#[must_use]
+pub fn equal(target: &str, answer: &str) -> bool {
+    let mut steps = Steps::default();
+    let target = Answer::read_within(target, &mut steps);
+    let answer = Answer::read_within(answer, &mut steps);
+    compare(&target, &answer, &mut steps).verdict == Verdict::Equal
+}
+
+/// Compares two answers within a budget. It makes no difference which is which.
+#[must_use]
+pub fn compare(target: &Answer, answer: &Answer, steps: &mut Steps) -> Comparison {
+    if target.is_empty() || answer.is_empty() {
+        return Comparison {
+            verdict: Verdict::Different,
+            how: "nothing to compare",
+        };
+    }
+    if target.source.squeezed == answer.source.squeezed {
+        return Comparison {
+            verdict: Verdict::Equal,
+            how: "letter by letter",
+        };
+    }
+    let mut comparer = Comparer { steps, how: "exactly" };
+    let result = match (&target.node, &answer.node) {
+        (Some(one), Some(other)) if !is_text(one) && !is_text(other) => comparer.equal(one, other),
+        _ => {
+            comparer.how = "as words";
+            let (one, other) = (&target.source.words, &answer.source.words);
+            let is_said = [target, answer]
+                .into_iter()
+                .any(|answer| answer.node.as_ref().is_some_and(is_text));
+            Ok(is_said && one == other && one.contains(char::is_alphabetic))
+        }
+    };
+    let how = comparer.how;
+    match result {
+        Ok(true) => Comparison {
+            verdict: Verdict::Equal,
+            how,
+        },
+        Ok(false) => Comparison {
+            verdict: Verdict::Different,
+            how,
+        },
+        Err(Exhausted) => Comparison {
+            verdict: Verdict::Undecided,
+            how: "the budget of steps ran out",
+        },
+    }
+}
+
+fn is_text(node: &Node) -> bool {
+    matches!(node, Node::Text(_))
+}
+
+pub(crate) struct Comparer<'s> {
+    pub(crate) steps: &'s mut Steps,
+    pub(crate) how: &'static str,
+}
+
+type Judged = Result<bool, Exhausted>;
+
+impl Comparer<'_> {
+    pub(crate) fn equal(&mut self, one: &Node, other: &Node) -> Judged {
+        self.steps.take(1)?;
+        if one == other {
+            return Ok(true);
+        }
+        if let (Node::Relation(..), Node::Relation(..)) = (one, other)
+            && let Some(is_equal) = self.relations(one, other)?
+        {
+            return Ok(is_equal);
+        }
+        let (one, other) = (relation::unnamed(one), relation::unnamed(other));
+        if let Some(is_equal) = self.collections(one, other)? {
+            return Ok(is_equal);
+        }
+        match (one, other) {
+            (Node::Text(one), Node::Text(other)) => {
+                self.how = "as words";
+                Ok(words(one) == words(other))
+            }
+            (
+                Node::Based { digits, base },
+                Node::Based {
+                    digits: others,
+                    base: another,
+                },
+            ) => Ok(digits == others && base == another),
+            (Node::Based { digits, .. }, Node::Number(value)) | (Node::Number(value), Node::Based { digits, .. }) => {
+                self.how = "without the base";
+                Ok(*digits == value.to_string())
+            }
+            (Node::Proportion(parts), Node::Proportion(others)) => self.proportions(parts, others),
+            (Node::Proportion(parts), value) | (value, Node::Proportion(parts)) => match parts.as_slice() {
+                [above, below] => {
+                    let quotient = Node::Divide(Box::new(above.clone()), Box::new(below.clone()));
+                    self.equal(&quotient, value)
+                }
+                _ => Ok(false),
+            },
+            _ => self.quantities(one, other),
+        }
+    }
+
+    /// Compares as sets, lists, tuples, unions and matrices; `None` when neither is one.
+    fn collections(&mut self, one: &Node, other: &Node) -> Result<Option<bool>, Exhausted> {
+        let are_single = is_single(one) && is_single(other);
+        if let (false, Some(parts), Some(others)) = (are_single, relation::pieces(one), relation::pieces(other)) {
+            return self.unordered(&parts, &others).map(Some);
+        }
+        if let (Node::Matrix(rows), Node::Matrix(others)) = (one, other) {
+            return self.matrices(rows, others).map(Some);
+        }
+        let has_signs = one.has_two_signs() || other.has_two_signs();
+        match (ordered(one), ordered(other)) {
+            _ if has_signs => {}
+            (Some(parts), Some(others)) => return self.tuples(&parts, &others, (one, other)).map(Some),
+            (Some(parts), None) if matches!(other, Node::List(_)) => return self.listed(&parts, other).map(Some),
+            (None, Some(parts)) if matches!(one, Node::List(_)) => return self.listed(&parts, one).map(Some),
+            _ => {}
+        }
+        match (elements(one), elements(other)) {
+            (Some(parts), Some(others)) => {
+                self.how = "as sets";
+                self.unordered(&parts, &others).map(Some)
+            }
+            (Some(parts), None) => self.sole(&parts, other).map(Some),
+            (None, Some(parts)) => self.sole(&parts, one).map(Some),
+            (None, None) if is_collection(one) || is_collection(other) => Ok(Some(false)),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// A collection of one, words aside, against a single value.
+    fn sole(&mut self, parts: &[Node], other: &Node) -> Judged {
+        let mut values = parts.iter().filter(|part| !is_text(part));
+        match (values.next(), values.next()) {
+            (Some(value), None) => self.equal(value, other),
+            _ => Ok(false),
+        }
+    }
+
+    /// Each element of one is in the other, and the other way round.
+    fn unordered(&mut self, parts: &[Node], others: &[Node]) -> Judged {
+        Ok(self.contained(parts, others)? && self.contained(others, parts)?)
+    }
+
+    fn contained(&mut self, parts: &[Node], others: &[Node]) -> Judged {
+        for part in parts {
+            let mut is_found = false;
+            for other in others {
+                if self.equal(part, other)? {
+                    is_found = true;
+                    break;
+                }
+            }
+            if !is_found {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn tuples(&mut self, parts: &[&Node], others: &[&Node], whole: (&Node, &Node)) -> Judged {
+        if let (
+            Node::Bracketed { open, close, .. },
+            Node::Bracketed {
+                open: opens,
+                close: closes,
+                ..
+            },
+        ) = whole
+            && (open, close) != (opens, closes)
+        {
+            return Ok(false);
+        }
+        self.in_order(parts, others)
+    }
+
+    fn in_order(&mut self, parts: &[&Node], others: &[&Node]) -> Judged {
+        if parts.len() != others.len() {
+            return Ok(false);
+        }
+        for (part, other) in parts.iter().zip(others) {
+            if !self.equal(part, other)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// A tuple against a list without brackets, `x = 1, y = 2` among them.
+    fn listed(&mut self, parts: &[&Node], list: &Node) -> Judged {
+        let Node::List(items) = list else {
+            return Ok(false);
+        };
+        self.how = "in order";
+        let values: Vec<&Node> = items.iter().map(relation::unnamed).collect();
+        self.in_order(parts, &values)
+    }
+
+    fn matrices(&mut self, rows: &[Vec<Node>], others: &[Vec<Node>]) -> Judged {
+        if rows.len() != others.len() {
+            return Ok(false);
+        }
+        for (row, other) in rows.iter().zip(others) {
+            let (row, other): (Vec<&Node>, Vec<&Node>) = (row.iter().collect(), other.iter().collect());
+            if !self.in_order(&row, &other)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn proportions(&mut self, parts: &[Node], others: &[Node]) -> Judged {
+        if parts.len() != others.len() {
+            return Ok(false);
+        }
+        let times = |one: &Node, other: &Node| Node::Product(vec![one.clone(), other.clone()]);
+        for (part, another) in parts.iter().zip(others).skip(1) {
+            let one = times(&parts[0], another);
+            let other = times(part, &others[0]);
+            if !self.scalars(&one, &other)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Values with units: converted where both are known, left out where one says none.
+    fn quantities(&mut self, one: &Node, other: &Node) -> Judged {
+        let (value, unit) = hoisted(one);
+        let (another, others) = hoisted(other);
+        match (unit, others) {
+            (Some(unit), Some(others)) => self.units(&value, &unit, &another, &others),
+            (Some(unit), None) => self.unit_against(&value, &unit, &another),
+            (None, Some(unit)) => self.unit_against(&another, &unit, &value),
+            (None, None) => self.letters_as_units(&value, &another),
+        }
+    }
+
+    fn units(&mut self, value: &Node, unit: &Unit, another: &Node, others: &Unit) -> Judged {
+        let (Some(measure), Some(of)) = (&unit.measure, &others.measure) else {
+            self.how = "without the unit";
+            return self.scalars(value, another);
+        };
+        if measure.dimension != of.dimension || measure.currency != of.currency || measure.is_ratio != of.is_ratio {
+            self.how = "units of different kinds";
+            return Ok(false);
+        }
+        let scaled = |value: &Node, scale: &RBig| Node::Product(vec![value.clone(), Node::Number(scale.clone())]);
+        self.scalars(&scaled(value, &measure.scale), &scaled(another, &of.scale))
+    }
+
+    /// A value with a unit against one without, or whose unit is a letter that was read as a variable.
+    fn unit_against(&mut self, value: &Node, unit: &Unit, other: &Node) -> Judged {
+        match without_letters(other) {
+            Some((another, letters)) => self.units(value, unit, &another, &Unit::of_words(&letters)),
+            None => self.unit_left_out(value, unit, other),
+        }
+    }
+
+    fn unit_left_out(&mut self, value: &Node, unit: &Unit, other: &Node) -> Judged {
+        if self.scalars(value, other)? {
+            self.how = "without the unit";
+            return Ok(true);
+        }
+        if !unit.measure.as_ref().is_some_and(|measure| measure.is_ratio) {
+            return Ok(false);
+        }
+        let meant = Node::Quantity(Box::new(value.clone()), unit.clone());
+        self.scalars(&meant, other)
+    }
+
+    /// `5 m` was read as a product, which against a plain number it is not.
+    fn letters_as_units(&mut self, one: &Node, other: &Node) -> Judged {
+        if self.scalars(one, other)? {
+            return Ok(true);
+        }
+        let stripped = match (one.is_constant(), other.is_constant()) {
+            (true, false) => without_letters(other).map(|(value, _)| (one.clone(), value)),
+            (false, true) => without_letters(one).map(|(value, _)| (other.clone(), value)),
+            _ => None,
+        };
+        let Some((one, other)) = stripped else {
+            return Ok(false);
+        };
+        self.how = "without the unit";
+        self.scalars(&one, &other)
+    }
+
+    fn scalars(&mut self, one: &Node, other: &Node) -> Judged {
+        if !one.is_scalar() || !other.is_scalar() {
+            return Ok(false);
+        }
+        self.how = "exactly";
+        let formed = normal(one, self.steps).and_then(|one| {
+            let other = normal(other, self.steps)?;
+            one.equals(&other, self.steps)
+        });
+        match formed {
+            Ok(is_equal) => Ok(is_equal),
+            Err(Unformed::Undefined) => Ok(false),
+            Err(Unformed::Exhausted) => Err(Exhausted),
+            Err(Unformed::None) => self.by_value(one, other),
+        }
+    }
+
+    /// Compares at points where both are real, or as complex numbers where there are too few of those.
+    fn by_value(&mut self, one: &Node, other: &Node) -> Judged {
+        self.how = "by value, to 130 bits";
+        let mut names = one.names();
+        names.extend(other.names());
+        names.sort_unstable();
+        names.dedup();
+        let points = points(&names);
+        let needed = if names.is_empty() { 1 } else { 2 };
+        let mut evaluator = Evaluator::new(self.steps);
+        let mut real: Vec<bool> = Vec::new();
+        let mut complex: Vec<bool> = Vec::new();
+        for point in &points {
+            let (Some(value), Some(another)) = (at(&mut evaluator, one, point)?, at(&mut evaluator, other, point)?)
+            else {
+                continue;
+            };
+            let agrees = match evaluator.agree(&value, &another) {
+                Ok(agrees) => agrees,
+                Err(Unformed::Exhausted) => return Err(Exhausted),
+                Err(_) => continue,
+            };
+            complex.push(agrees);
+            if value.is_real() && another.is_real() {
+                real.push(agrees);
+            }
+        }
+        let judged = if real.len() >= needed { real } else { complex };
+        Ok(judged.len() >= needed && judged.into_iter().all(|agrees| agrees))
+    }
+
+    fn relations(&mut self, one: &Node, other: &Node) -> Result<Option<bool>, Exhausted> {
+        relation::compare(self, one, other)
+    }
+
+    /// The sign of a constant formula; `None` when it has none.
+    pub(crate) fn is_positive(&mut self, node: &Node) -> Result<Option<bool>, Exhausted> {
+        let mut evaluator = Evaluator::new(self.steps);
+        let value = at(&mut evaluator, node, &Point::new())?;
+        Ok(value
+            .filter(Complex::is_real)
+            .map(|value| value.re.sign() == dashu_base::Sign::Positive))
+    }
+}
+
+fn at(evaluator: &mut Evaluator<'_>, node: &Node, point: &Point) -> Result<Option<Complex>, Exhausted> {
+    match evaluator.value(node, point) {
+        Ok(value) => Ok(Some(value)),
+        Err(Unformed::Exhausted) => Err(Exhausted),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Fixed points, scattered by the variables' names: the first two have positive coordinates.
+pub(crate) fn points(names: &[String]) -> Vec<Point> {
+    const COUNT: u64 = 6;
+    if names.is_empty() {
+        return vec![Point::new()];
+    }
+    (0..COUNT)
+        .map(|index| {
+            let value = |name: &String| {
+                let drawn = i64::try_from(scattered(hash(name.as_bytes()) ^ index) % 4_000).unwrap_or(0);
+                let value = if index < 2 { drawn + 100 } else { drawn - 2_000 };
+                RBig::from(value * 2 + 1) / RBig::from(2_018)
+            };
+            names.iter().map(|name| (name.clone(), value(name))).collect()
+        })
+        .collect()
+}
+
+/// FNV-1a.
+pub(crate) fn hash(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// Splitmix's mixing of one number.
+const fn scattered(seed: u64) -> u64 {
+    let mut mixed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+/// The elements of what is given as several answers.
+pub(crate) fn elements(node: &Node) -> Option<Vec<Node>> {
+    let expanded = |items: &[Node]| items.iter().flat_map(both_signs).collect();
+    match node {
+        Node::Set(items) | Node::List(items) => Some(expanded(items)),
+        _ if node.has_two_signs() => Some(both_signs(node)),
+        _ => None,
+    }
+}
+
+fn both_signs(node: &Node) -> Vec<Node> {
+    if node.has_two_signs() {
+        vec![node.with_sign(true), node.with_sign(false)]
+    } else {
+        vec![node.clone()]
+    }
+}
+
+/// One interval in brackets, which has no parts to compare one by one.
+fn is_single(node: &Node) -> bool {
+    matches!(node, Node::Bracketed { .. })
+}
+
+fn is_collection(node: &Node) -> bool {
+    matches!(
+        node,
+        Node::Bracketed { .. } | Node::Matrix(_) | Node::Union(_) | Node::Set(_) | Node::List(_)
+    )
+}
+
+/// The parts of a tuple, or of a matrix of one row or one column.
+fn ordered(node: &Node) -> Option<Vec<&Node>> {
+    match node {
+        Node::Bracketed { items, .. } => Some(items.iter().collect()),
+        Node::Matrix(rows) if rows.len() == 1 => Some(rows[0].iter().collect()),
+        Node::Matrix(rows) if rows.iter().all(|row| row.len() == 1) => Some(rows.iter().flatten().collect()),
+        _ => None,
+    }
+}
+
+/// The value and the unit, wherever the sign stands.
+pub(crate) fn hoisted(node: &Node) -> (Node, Option<Unit>) {
+    match node {
+        Node::Negate(inner) => match hoisted(inner) {
+            (value, Some(unit)) => (Node::Negate(Box::new(value)), Some(unit)),
+            (_, None) => (node.clone(), None),
+        },
+        Node::Quantity(inner, unit) => match hoisted(inner) {
+            (value, Some(inner)) => (value, Some(inner)),
+            (value, None) => (value, Some(unit.clone())),
+        },
+        // A quantity times a number, as in `$5 \times 2`, is none that can be converted.
+        _ => (node.clone(), None),
+    }
+}
+
+/// A constant without the letters after it that may be units, and those as the words of a unit.
+fn without_letters(node: &Node) -> Option<(Node, String)> {
+    match node {
+        Node::Product(factors) => {
+            let start = factors.iter().position(|factor| letters(factor).is_some())?;
+            let (values, units) = factors.split_at(start);
+            let words: Option<Vec<String>> = units.iter().map(letters).collect();
+            let is_left = !values.is_empty() && values.iter().all(Node::is_constant);
+            is_left.then_some((Node::Product(values.to_vec()), words?.join(" ")))
+        }
+        Node::Divide(above, below) => {
+            let (value, words) = without_letters(above)?;
+            Some((value, format!("{words} per {}", letters(below)?)))
+        }
+        Node::Negate(inner) => {
+            let (value, words) = without_letters(inner)?;
+            Some((Node::Negate(Box::new(value)), words))
+        }
+        _ => None,
+    }
+}
+
+/// A variable that may be a unit, in the words of one.
+fn letters(node: &Node) -> Option<String> {
+    match node {
+        Node::Name(name) if letter_is_unit(name) => Some(name.clone()),
+        Node::Power(base, exponent) => match (&**base, &**exponent) {
+            (Node::Name(name), Node::Number(power)) if letter_is_unit(name) => Some(format!("{name}^{power}")),
+            _ => None,
+        },
+        Node::Divide(above, below) if **above == Node::integer(1) => Some(format!("per {}", letters(below)?)),
+        _ => None,
+    }
+}
+
+/// A call that names what is defined: `f(x)`, `P(a, b)`.
+pub(crate) fn is_application(node: &Node) -> bool {
+    let Node::Product(factors) = node else {
+        return false;
+    };
+    matches!(
+        factors.as_slice(),
+        [Node::Name(_), Node::Name(_) | Node::Bracketed { .. }]
+    )
+}
+
+/// The relation sign of a chain that is all equal signs.
+pub(crate) fn is_equation(rest: &[(Relation, Node)]) -> bool {
+    rest.iter().all(|(relation, _)| *relation == Relation::Equal)
+}

@@ -1,0 +1,513 @@
+//! From tokens to an answer: lists of relations between formulas, by recursive descent of bounded depth.
+
+mod group;
+mod name;
+
+use crate::lexer::{Kind, Token, tokens};
+use crate::node::{Function, Node, Relation};
+use crate::steps::{Exhausted, Steps};
+use crate::unit::{Unit, is_unit};
+
+/// How deep brackets, roots and fractions may stand in each other.
+const MAX_DEPTH: usize = 64;
+/// How many factorials and degree signs may follow each other.
+const MAX_POSTFIX: usize = 4;
+
+/// Why a text is no answer that can be compared as mathematics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    Syntax,
+    Exhausted,
+}
+
+impl From<Exhausted> for Fault {
+    fn from(_: Exhausted) -> Self {
+        Self::Exhausted
+    }
+}
+
+pub(crate) type Read<T> = Result<T, Fault>;
+
+/// Reads a whole text as one answer.
+pub(crate) fn parse(text: &str, steps: &mut Steps) -> Read<Node> {
+    let mut tokens = tokens(text, steps)?;
+    while tokens
+        .last()
+        .is_some_and(|last| matches!(last.kind, Kind::Mark('.' | ',' | ';' | ':')))
+    {
+        tokens.pop();
+    }
+    let mut parser = Parser {
+        tokens,
+        at: 0,
+        depth: 0,
+        bars: 0,
+        steps,
+    };
+    let mut items = parser.list()?;
+    if parser.at < parser.tokens.len() {
+        return Err(Fault::Syntax);
+    }
+    match items.len() {
+        0 => Err(Fault::Syntax),
+        1 => Ok(items.remove(0)),
+        _ => Ok(Node::List(items)),
+    }
+}
+
+struct Parser<'s> {
+    tokens: Vec<Token>,
+    at: usize,
+    depth: usize,
+    /// How many absolute values are open.
+    bars: usize,
+    steps: &'s mut Steps,
+}
+
+impl Parser<'_> {
+    fn peek(&self) -> Option<&Kind> {
+        self.tokens.get(self.at).map(|token| &token.kind)
+    }
+
+    fn peek_after(&self, ahead: usize) -> Option<&Kind> {
+        self.tokens.get(self.at + ahead).map(|token| &token.kind)
+    }
+
+    fn is_spaced(&self) -> bool {
+        self.tokens.get(self.at).is_none_or(|token| token.is_spaced)
+    }
+
+    fn is_mark(&self, mark: char) -> bool {
+        self.peek() == Some(&Kind::Mark(mark))
+    }
+
+    fn is_command(&self, names: &[&str]) -> bool {
+        matches!(self.peek(), Some(Kind::Command(name)) if names.contains(&name.as_str()))
+    }
+
+    fn take_mark(&mut self, mark: char) -> bool {
+        let is = self.is_mark(mark);
+        self.at += usize::from(is);
+        is
+    }
+
+    fn take_command(&mut self, names: &[&str]) -> bool {
+        let is = self.is_command(names);
+        self.at += usize::from(is);
+        is
+    }
+
+    fn expect(&mut self, mark: char) -> Read<()> {
+        if self.take_mark(mark) {
+            Ok(())
+        } else {
+            Err(Fault::Syntax)
+        }
+    }
+
+    /// Runs a rule one level deeper.
+    fn deeper<T>(&mut self, rule: impl FnOnce(&mut Self) -> Read<T>) -> Read<T> {
+        if self.depth >= MAX_DEPTH {
+            return Err(Fault::Syntax);
+        }
+        self.steps.take(1)?;
+        self.depth += 1;
+        let result = rule(self);
+        self.depth -= 1;
+        result
+    }
+
+    /// Relations with commas, semicolons, "and" or "or" between.
+    fn list(&mut self) -> Read<Vec<Node>> {
+        let mut items = Vec::new();
+        loop {
+            let ends = match self.peek() {
+                None => true,
+                Some(Kind::Mark('|')) => self.bars > 0,
+                Some(Kind::Mark(mark)) => ")]}⦄".contains(*mark),
+                Some(Kind::Command(name)) => matches!(name.as_str(), "rangle" | "rvert" | "end"),
+                _ => false,
+            };
+            if ends {
+                return Ok(items);
+            }
+            items.push(self.relation()?);
+            let mut is_separated = false;
+            while self.separator() {
+                is_separated = true;
+            }
+            if !is_separated {
+                return Ok(items);
+            }
+        }
+    }
+
+    fn separator(&mut self) -> bool {
+        let is = match self.peek() {
+            Some(Kind::Mark(',' | ';')) => true,
+            Some(Kind::Word(word) | Kind::Text(word)) => matches!(word.trim(), "and" | "or"),
+            Some(Kind::Command(name)) => matches!(name.as_str(), "lor" | "vee" | "land" | "wedge"),
+            _ => false,
+        };
+        self.at += usize::from(is);
+        is
+    }
+
+    fn relation(&mut self) -> Read<Node> {
+        let first = self.union()?;
+        let mut rest = Vec::new();
+        while let Some(relation) = self.relation_sign() {
+            self.at += 1;
+            rest.push((relation, self.union()?));
+        }
+        if rest.is_empty() {
+            return Ok(first);
+        }
+        Ok(Node::Relation(Box::new(first), rest))
+    }
+
+    fn relation_sign(&self) -> Option<Relation> {
+        match self.peek()? {
+            Kind::Mark('=') => Some(Relation::Equal),
+            Kind::Mark('<') => Some(Relation::Less),
+            Kind::Mark('>') => Some(Relation::Greater),
+            Kind::Command(name) => match name.as_str() {
+                "approx" | "equiv" | "cong" | "simeq" => Some(Relation::Equal),
+                "lt" => Some(Relation::Less),
+                "gt" => Some(Relation::Greater),
+                "le" | "leq" | "leqslant" => Some(Relation::LessOrEqual),
+                "ge" | "geq" | "geqslant" => Some(Relation::GreaterOrEqual),
+                "ne" | "neq" => Some(Relation::Unequal),
+                "in" => Some(Relation::In),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn union(&mut self) -> Read<Node> {
+        let first = self.proportion()?;
+        let mut parts = vec![first];
+        loop {
+            let is_word = matches!(self.peek(), Some(Kind::Word(word)) if word == "U" || word == "u")
+                && matches!(parts.last(), Some(Node::Bracketed { .. }));
+            if !is_word && !self.is_command(&["cup", "bigcup"]) {
+                break;
+            }
+            self.at += 1;
+            parts.push(self.proportion()?);
+        }
+        Ok(if parts.len() == 1 {
+            parts.remove(0)
+        } else {
+            Node::Union(parts)
+        })
+    }
+
+    fn proportion(&mut self) -> Read<Node> {
+        let mut parts = vec![self.sum()?];
+        while self.take_mark(':') {
+            parts.push(self.sum()?);
+        }
+        Ok(if parts.len() == 1 {
+            parts.remove(0)
+        } else {
+            Node::Proportion(parts)
+        })
+    }
+
+    fn sum(&mut self) -> Read<Node> {
+        self.deeper(|parser| {
+            let mut terms = Vec::new();
+            loop {
+                let mut sign = Sign::Plus;
+                let start = parser.at;
+                while let Some(next) = parser.sign() {
+                    sign = sign.then(next);
+                    parser.at += 1;
+                }
+                if parser.at == start && !terms.is_empty() {
+                    break;
+                }
+                let term = parser.product()?;
+                terms.push(match sign {
+                    Sign::Plus => term,
+                    Sign::Minus => Node::Negate(Box::new(term)),
+                    Sign::PlusMinus => Node::PlusMinus(Box::new(term), false),
+                    Sign::MinusPlus => Node::PlusMinus(Box::new(term), true),
+                });
+            }
+            Ok(if terms.len() == 1 {
+                terms.remove(0)
+            } else {
+                Node::Sum(terms)
+            })
+        })
+    }
+
+    fn sign(&self) -> Option<Sign> {
+        match self.peek()? {
+            Kind::Mark('+') => Some(Sign::Plus),
+            Kind::Mark('-') => Some(Sign::Minus),
+            Kind::Command(name) if name == "pm" => Some(Sign::PlusMinus),
+            Kind::Command(name) if name == "mp" => Some(Sign::MinusPlus),
+            _ => None,
+        }
+    }
+
+    fn product(&mut self) -> Read<Node> {
+        let first = self.factor()?;
+        let mut product = self.mixed(first)?;
+        loop {
+            if let Some(unit) = self.unit(&product) {
+                return Ok(Node::Quantity(Box::new(product), unit));
+            }
+            if self.take_mark('*') || self.take_command(&["cdot", "times", "ast"]) {
+                let factor = self.signed_factor()?;
+                product = multiplied(product, factor);
+            } else if self.take_mark('/') || self.take_command(&["div"]) {
+                let factor = self.signed_factor()?;
+                product = divided(product, factor);
+            } else if self.starts_factor() {
+                if matches!(self.peek(), Some(Kind::Number { .. })) && ends_in_number(&product) {
+                    return Err(Fault::Syntax);
+                }
+                let factor = self.factor()?;
+                product = multiplied(product, factor);
+            } else {
+                return Ok(product);
+            }
+        }
+    }
+
+    fn signed_factor(&mut self) -> Read<Node> {
+        if self.take_mark('-') {
+            return Ok(Node::Negate(Box::new(self.factor()?)));
+        }
+        self.take_mark('+');
+        self.factor()
+    }
+
+    /// `2\frac{1}{2}` and `2 1/2` are sums.
+    fn mixed(&mut self, first: Node) -> Read<Node> {
+        let is_whole = matches!(&first, Node::Number(value) if value.is_int());
+        if !is_whole {
+            return Ok(first);
+        }
+        let start = self.at;
+        let is_fraction = self.is_command(&["frac", "dfrac", "tfrac"]);
+        let is_plain = self.is_spaced()
+            && matches!(self.peek(), Some(Kind::Number { is_integer: true, .. }))
+            && self.peek_after(1) == Some(&Kind::Mark('/'))
+            && matches!(self.peek_after(2), Some(Kind::Number { is_integer: true, .. }));
+        let part = if is_fraction {
+            self.primary()?
+        } else if is_plain {
+            let above = self.primary()?;
+            self.at += 1;
+            Node::Divide(Box::new(above), Box::new(self.primary()?))
+        } else {
+            return Ok(first);
+        };
+        match &part {
+            Node::Divide(above, below) => match (&**above, &**below) {
+                (Node::Number(above), Node::Number(below)) if above.is_int() && below.is_int() && above < below => {
+                    Ok(Node::Sum(vec![first, part]))
+                }
+                _ if is_plain => Err(Fault::Syntax),
+                _ => {
+                    self.at = start;
+                    Ok(first)
+                }
+            },
+            _ => {
+                self.at = start;
+                Ok(first)
+            }
+        }
+    }
+
+    fn starts_factor(&self) -> bool {
+        match self.peek() {
+            Some(Kind::Number { .. }) => true,
+            Some(Kind::Word(word)) => !matches!(word.as_str(), "and" | "or" | "U"),
+            Some(Kind::Mark('(' | '[' | '{')) => true,
+            Some(Kind::Mark('|')) => self.bars == 0,
+            Some(Kind::Command(name)) => name::starts_factor(name),
+            _ => false,
+        }
+    }
+
+    fn factor(&mut self) -> Read<Node> {
+        self.deeper(|parser| {
+            let base = parser.primary()?;
+            parser.postfix(base)
+        })
+    }
+
+    /// Exponents, factorials and degree signs.
+    fn postfix(&mut self, mut base: Node) -> Read<Node> {
+        for _ in 0..MAX_POSTFIX {
+            if self.is_degree() {
+                let degree = Unit::degree();
+                base = Node::Quantity(Box::new(base), degree);
+            } else if self.take_mark('^') {
+                let exponent = self.exponent()?;
+                base = Node::Power(Box::new(base), Box::new(exponent));
+            } else if self.take_mark('!') {
+                base = Node::Call(Function::Factorial, vec![base]);
+            } else {
+                return Ok(base);
+            }
+        }
+        Err(Fault::Syntax)
+    }
+
+    /// Takes `^\circ`, `^{\circ}` or `\degree`.
+    fn is_degree(&mut self) -> bool {
+        let circ =
+            |kind: Option<&Kind>| matches!(kind, Some(Kind::Command(name)) if name == "circ" || name == "degree");
+        if circ(self.peek()) {
+            self.at += 1;
+            return true;
+        }
+        if !self.is_mark('^') {
+            return false;
+        }
+        if circ(self.peek_after(1)) {
+            self.at += 2;
+            return true;
+        }
+        let is_braced = self.peek_after(1) == Some(&Kind::Mark('{')) && circ(self.peek_after(2));
+        if is_braced && self.peek_after(3) == Some(&Kind::Mark('}')) {
+            self.at += 4;
+            return true;
+        }
+        false
+    }
+
+    fn exponent(&mut self) -> Read<Node> {
+        self.deeper(|parser| {
+            if parser.take_mark('-') {
+                return Ok(Node::Negate(Box::new(parser.exponent()?)));
+            }
+            let base = parser.primary()?;
+            // Powers of powers bind to the right.
+            if parser.take_mark('^') {
+                let exponent = parser.exponent()?;
+                return Ok(Node::Power(Box::new(base), Box::new(exponent)));
+            }
+            Ok(base)
+        })
+    }
+
+    /// A unit, or words, after a value.
+    fn unit(&mut self, value: &Node) -> Option<Unit> {
+        match self.peek()? {
+            Kind::Mark('%') => {
+                self.at += 1;
+                Some(Unit::percent())
+            }
+            Kind::Mark(mark @ ('$' | '€' | '£' | '¥' | '₹' | '¢')) => {
+                let unit = Unit::of_words(&mark.to_string());
+                self.at += 1;
+                Some(unit)
+            }
+            Kind::Text(text) if !matches!(text.as_str(), "and" | "or" | "if" | "for") => Some(self.unit_words()),
+            Kind::Word(word) if value.is_constant() && self.is_word_unit(word) => Some(self.unit_words()),
+            _ => None,
+        }
+    }
+
+    fn is_word_unit(&self, word: &str) -> bool {
+        if matches!(word, "and" | "or") || name::is_known(word) {
+            return false;
+        }
+        is_unit(word) || word.len() > 3 || (word.len() == 3 && self.is_spaced())
+    }
+
+    fn unit_words(&mut self) -> Unit {
+        let mut words = String::new();
+        loop {
+            match self.peek() {
+                Some(Kind::Word(word) | Kind::Text(word)) if !matches!(word.as_str(), "and" | "or") => {
+                    words.push(' ');
+                    words.push_str(word);
+                }
+                Some(Kind::Mark('/')) if matches!(self.peek_after(1), Some(Kind::Word(_) | Kind::Text(_))) => {
+                    words.push('/')
+                }
+                Some(Kind::Mark('^')) => match self.small_power() {
+                    Some((power, length)) => {
+                        words.push('^');
+                        words.push_str(&power);
+                        self.at += length - 1;
+                    }
+                    None => break,
+                },
+                _ => break,
+            }
+            self.at += 1;
+        }
+        Unit::of_words(words.trim())
+    }
+
+    /// The exponent of a unit and how many tokens it takes, `^2` or `^{2}`.
+    fn small_power(&self) -> Option<(String, usize)> {
+        match (self.peek_after(1)?, self.peek_after(2), self.peek_after(3)) {
+            (Kind::Number { digits, .. }, _, _) => Some((digits.clone(), 2)),
+            (Kind::Mark('{'), Some(Kind::Number { digits, .. }), Some(Kind::Mark('}'))) => Some((digits.clone(), 4)),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sign {
+    Plus,
+    Minus,
+    PlusMinus,
+    MinusPlus,
+}
+
+impl Sign {
+    const fn then(self, next: Self) -> Self {
+        match (self, next) {
+            (Self::Plus, other) | (other, Self::Plus) => other,
+            (Self::Minus, Self::Minus) => Self::Plus,
+            (Self::Minus, Self::PlusMinus) | (Self::PlusMinus, Self::Minus) => Self::MinusPlus,
+            (Self::Minus, Self::MinusPlus) | (Self::MinusPlus, Self::Minus) => Self::PlusMinus,
+            (other, _) => other,
+        }
+    }
+}
+
+fn multiplied(product: Node, factor: Node) -> Node {
+    match product {
+        Node::Product(mut factors) => {
+            factors.push(factor);
+            Node::Product(factors)
+        }
+        single => Node::Product(vec![single, factor]),
+    }
+}
+
+/// A chain of divisions stays flat, however long it is.
+fn divided(product: Node, factor: Node) -> Node {
+    match product {
+        Node::Product(_) | Node::Divide(..) => {
+            let inverse = Node::Divide(Box::new(Node::integer(1)), Box::new(factor));
+            multiplied(product, inverse)
+        }
+        single => Node::Divide(Box::new(single), Box::new(factor)),
+    }
+}
+
+fn ends_in_number(product: &Node) -> bool {
+    match product {
+        Node::Number(_) => true,
+        Node::Product(factors) => factors.last().is_some_and(ends_in_number),
+        Node::Divide(_, below) => ends_in_number(below),
+        _ => false,
+    }
+}

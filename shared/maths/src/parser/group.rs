@@ -1,0 +1,262 @@
+//! What stands alone in a formula: numbers, brackets, fractions, roots, matrices.
+
+use dashu_int::IBig;
+use dashu_ratio::RBig;
+
+use super::{Fault, Parser, Read};
+use crate::lexer::{Kind, SET_CLOSE, SET_OPEN};
+use crate::node::{Function, Node};
+use crate::unit::Unit;
+
+impl Parser<'_> {
+    pub(super) fn primary(&mut self) -> Read<Node> {
+        self.deeper(|parser| {
+            let Some(kind) = parser.peek().cloned() else {
+                return Err(Fault::Syntax);
+            };
+            match kind {
+                Kind::Number {
+                    value,
+                    digits,
+                    is_integer,
+                } => {
+                    parser.at += 1;
+                    parser.based(value, digits, is_integer)
+                }
+                Kind::Word(word) => parser.word(&word),
+                Kind::Text(text) => {
+                    parser.at += 1;
+                    Ok(Node::Text(text))
+                }
+                Kind::Command(name) => parser.command(&name),
+                Kind::Mark(mark) => parser.marked(mark),
+            }
+        })
+    }
+
+    fn marked(&mut self, mark: char) -> Read<Node> {
+        self.at += 1;
+        match mark {
+            '(' | '[' => self.bracketed(mark),
+            '{' => {
+                let items = self.list()?;
+                self.expect('}')?;
+                Ok(one_or(items, Node::Set))
+            }
+            SET_OPEN => {
+                let items = self.list()?;
+                self.expect(SET_CLOSE)?;
+                Ok(Node::Set(items))
+            }
+            '|' => {
+                self.bars += 1;
+                let inner = self.sum();
+                self.bars -= 1;
+                self.expect('|')?;
+                Ok(Node::Call(Function::Abs, vec![inner?]))
+            }
+            '$' | '€' | '£' | '¥' | '₹' => {
+                let value = self.factor()?;
+                Ok(Node::Quantity(Box::new(value), Unit::of_words(&mark.to_string())))
+            }
+            _ => Err(Fault::Syntax),
+        }
+    }
+
+    /// A tuple or an interval; one element alone is a group.
+    fn bracketed(&mut self, open: char) -> Read<Node> {
+        let bars = std::mem::take(&mut self.bars);
+        let mut items = self.list()?;
+        self.bars = bars;
+        let close = if self.take_mark(')') {
+            ')'
+        } else if self.take_mark(']') {
+            ']'
+        } else {
+            return Err(Fault::Syntax);
+        };
+        let is_paired = matches!((open, close), ('(', ')') | ('[', ']'));
+        if items.len() == 1 && is_paired && !matches!(items[0], Node::Bracketed { .. }) {
+            return Ok(items.remove(0));
+        }
+        if items.is_empty() {
+            return Err(Fault::Syntax);
+        }
+        let is_rows = open == '['
+            && items
+                .iter()
+                .all(|item| matches!(item, Node::Bracketed { open: '[', .. }));
+        if is_rows && is_paired {
+            let row = |item: Node| match item {
+                Node::Bracketed { items, .. } => items,
+                other => vec![other],
+            };
+            return Ok(Node::Matrix(items.into_iter().map(row).collect()));
+        }
+        Ok(Node::Bracketed { open, close, items })
+    }
+
+    /// A number, in the base that may stand below it.
+    fn based(&mut self, value: RBig, digits: String, is_integer: bool) -> Read<Node> {
+        let base = match (
+            self.is_mark('_'),
+            self.peek_after(1),
+            self.peek_after(2),
+            self.peek_after(3),
+        ) {
+            (true, Some(Kind::Number { digits, .. }), _, _) => Some((digits.clone(), 2)),
+            (true, Some(Kind::Mark('{')), Some(Kind::Number { digits, .. }), Some(Kind::Mark('}'))) => {
+                Some((digits.clone(), 4))
+            }
+            _ => None,
+        };
+        let Some((base, length)) = base else {
+            return if self.is_mark('_') {
+                Err(Fault::Syntax)
+            } else {
+                Ok(Node::Number(value))
+            };
+        };
+        let base: u32 = base.parse().map_err(|_| Fault::Syntax)?;
+        let is_written_in_it = digits
+            .chars()
+            .all(|digit| digit.to_digit(36).is_some_and(|digit| digit < base));
+        if !is_integer || !(2..=36).contains(&base) || !is_written_in_it {
+            return Err(Fault::Syntax);
+        }
+        self.at += length;
+        let significant = digits.trim_start_matches('0');
+        let digits = if significant.is_empty() { "0" } else { significant }.to_owned();
+        Ok(Node::Based { digits, base })
+    }
+
+    /// An argument in braces, or the next digit, or what stands alone.
+    pub(super) fn argument(&mut self) -> Read<Node> {
+        if self.is_mark('{') {
+            return self.primary();
+        }
+        let position = self.at;
+        if let Some(token) = self.tokens.get_mut(position)
+            && let Kind::Number {
+                value,
+                digits,
+                is_integer: true,
+            } = &mut token.kind
+            && digits.len() > 1
+        {
+            let first: IBig = digits[..1].parse().map_err(|_| Fault::Syntax)?;
+            digits.remove(0);
+            *value = RBig::from(digits.parse::<IBig>().map_err(|_| Fault::Syntax)?);
+            token.is_spaced = false;
+            return Ok(Node::Number(RBig::from(first)));
+        }
+        self.primary()
+    }
+
+    pub(super) fn fraction(&mut self) -> Read<Node> {
+        let above = self.argument()?;
+        let below = self.argument()?;
+        Ok(Node::Divide(Box::new(above), Box::new(below)))
+    }
+
+    pub(super) fn root(&mut self) -> Read<Node> {
+        let degree = if self.take_mark('[') {
+            let degree = self.sum()?;
+            self.expect(']')?;
+            degree
+        } else {
+            Node::integer(2)
+        };
+        let of = self.primary()?;
+        Ok(Node::Call(Function::Root, vec![of, degree]))
+    }
+
+    /// What stands between two commands, as the arguments of a function.
+    pub(super) fn between(&mut self, function: Function, close: &str) -> Read<Node> {
+        let inner = self.sum()?;
+        if self.take_command(&[close]) {
+            Ok(Node::Call(function, vec![inner]))
+        } else {
+            Err(Fault::Syntax)
+        }
+    }
+
+    pub(super) fn angled(&mut self) -> Read<Node> {
+        let items = self.list()?;
+        if !self.take_command(&["rangle"]) || items.is_empty() {
+            return Err(Fault::Syntax);
+        }
+        Ok(Node::Bracketed {
+            open: '(',
+            close: ')',
+            items,
+        })
+    }
+
+    fn environment(&mut self) -> Read<String> {
+        self.expect('{')?;
+        let Some(Kind::Word(name)) = self.peek().cloned() else {
+            return Err(Fault::Syntax);
+        };
+        self.at += 1;
+        self.take_mark('*');
+        self.expect('}')?;
+        Ok(name)
+    }
+
+    pub(super) fn matrix(&mut self) -> Read<Node> {
+        let name = self.environment()?;
+        if !matches!(
+            name.as_str(),
+            "pmatrix" | "bmatrix" | "matrix" | "Bmatrix" | "smallmatrix" | "array"
+        ) {
+            return Err(Fault::Syntax);
+        }
+        if name == "array" {
+            self.expect('{')?;
+            while !self.take_mark('}') {
+                self.at += 1;
+                if self.at >= self.tokens.len() {
+                    return Err(Fault::Syntax);
+                }
+            }
+        }
+        let mut rows = vec![Vec::new()];
+        loop {
+            self.steps.take(1)?;
+            if self.take_command(&["end"]) {
+                break;
+            }
+            if self.take_command(&["\\"]) {
+                rows.push(Vec::new());
+                continue;
+            }
+            if self.take_mark('&') || self.take_command(&["hline"]) {
+                continue;
+            }
+            let element = self.sum()?;
+            if let Some(row) = rows.last_mut() {
+                row.push(element);
+            }
+        }
+        if self.environment()? != name {
+            return Err(Fault::Syntax);
+        }
+        if rows.last().is_some_and(Vec::is_empty) {
+            rows.pop();
+        }
+        let width = rows.first().map_or(0, Vec::len);
+        if width == 0 || rows.iter().any(|row| row.len() != width) {
+            return Err(Fault::Syntax);
+        }
+        Ok(Node::Matrix(rows))
+    }
+}
+
+fn one_or(mut items: Vec<Node>, otherwise: fn(Vec<Node>) -> Node) -> Node {
+    if items.len() == 1 {
+        items.remove(0)
+    } else {
+        otherwise(items)
+    }
+}

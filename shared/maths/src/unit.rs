@@ -1,0 +1,258 @@
+//! Units and the words after a number: which ones measure the same thing, and by what factor.
+
+use dashu_ratio::RBig;
+
+/// Length, mass, time, money of a currency, temperature, amount of data, angle: how often each occurs.
+pub(crate) type Dimension = [i32; 7];
+
+/// What stands after (or, for a currency, before) a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Unit {
+    /// In words, for comparing those that are not in the table.
+    pub(crate) words: String,
+    /// What it measures, and how many of the dimension's base units it is.
+    pub(crate) measure: Option<Measure>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Measure {
+    pub(crate) dimension: Dimension,
+    pub(crate) scale: RBig,
+    /// Which currency, when it measures money.
+    pub(crate) currency: Option<&'static str>,
+    /// A share of the value itself: percent, degrees. They may be meant even where they are not written.
+    pub(crate) is_ratio: bool,
+}
+
+const LENGTH: usize = 0;
+const MASS: usize = 1;
+const TIME: usize = 2;
+const MONEY: usize = 3;
+const TEMPERATURE: usize = 4;
+const DATA: usize = 5;
+
+/// Name, dimension, its power, and the scale as a ratio.
+const UNITS: &[(&str, usize, i32, u64, u64)] = &[
+    ("m", LENGTH, 1, 1, 1),
+    ("meter", LENGTH, 1, 1, 1),
+    ("metre", LENGTH, 1, 1, 1),
+    ("cm", LENGTH, 1, 1, 100),
+    ("centimeter", LENGTH, 1, 1, 100),
+    ("centimetre", LENGTH, 1, 1, 100),
+    ("mm", LENGTH, 1, 1, 1_000),
+    ("millimeter", LENGTH, 1, 1, 1_000),
+    ("millimetre", LENGTH, 1, 1, 1_000),
+    ("km", LENGTH, 1, 1_000, 1),
+    ("kilometer", LENGTH, 1, 1_000, 1),
+    ("kilometre", LENGTH, 1, 1_000, 1),
+    ("in", LENGTH, 1, 254, 10_000),
+    ("inch", LENGTH, 1, 254, 10_000),
+    ("inche", LENGTH, 1, 254, 10_000),
+    ("ft", LENGTH, 1, 3_048, 10_000),
+    ("foot", LENGTH, 1, 3_048, 10_000),
+    ("feet", LENGTH, 1, 3_048, 10_000),
+    ("yd", LENGTH, 1, 9_144, 10_000),
+    ("yard", LENGTH, 1, 9_144, 10_000),
+    ("mi", LENGTH, 1, 1_609_344, 1_000),
+    ("mile", LENGTH, 1, 1_609_344, 1_000),
+    ("l", LENGTH, 3, 1, 1_000),
+    ("liter", LENGTH, 3, 1, 1_000),
+    ("litre", LENGTH, 3, 1, 1_000),
+    ("ml", LENGTH, 3, 1, 1_000_000),
+    ("milliliter", LENGTH, 3, 1, 1_000_000),
+    ("g", MASS, 1, 1, 1_000),
+    ("gram", MASS, 1, 1, 1_000),
+    ("kg", MASS, 1, 1, 1),
+    ("kilogram", MASS, 1, 1, 1),
+    ("mg", MASS, 1, 1, 1_000_000),
+    ("lb", MASS, 1, 45_359_237, 100_000_000),
+    ("pound", MASS, 1, 45_359_237, 100_000_000),
+    ("oz", MASS, 1, 45_359_237, 1_600_000_000),
+    ("ounce", MASS, 1, 45_359_237, 1_600_000_000),
+    ("ton", MASS, 1, 1_000, 1),
+    ("s", TIME, 1, 1, 1),
+    ("sec", TIME, 1, 1, 1),
+    ("second", TIME, 1, 1, 1),
+    ("ms", TIME, 1, 1, 1_000),
+    ("min", TIME, 1, 60, 1),
+    ("minute", TIME, 1, 60, 1),
+    ("h", TIME, 1, 3_600, 1),
+    ("hr", TIME, 1, 3_600, 1),
+    ("hour", TIME, 1, 3_600, 1),
+    ("day", TIME, 1, 86_400, 1),
+    ("week", TIME, 1, 604_800, 1),
+    ("month", TIME, 1, 2_629_746, 1),
+    ("year", TIME, 1, 31_556_952, 1),
+    ("dollar", MONEY, 1, 1, 1),
+    ("usd", MONEY, 1, 1, 1),
+    ("$", MONEY, 1, 1, 1),
+    ("cent", MONEY, 1, 1, 100),
+    ("¢", MONEY, 1, 1, 100),
+    ("€", MONEY, 1, 1, 1),
+    ("euro", MONEY, 1, 1, 1),
+    ("eur", MONEY, 1, 1, 1),
+    ("£", MONEY, 1, 1, 1),
+    ("gbp", MONEY, 1, 1, 1),
+    ("¥", MONEY, 1, 1, 1),
+    ("yen", MONEY, 1, 1, 1),
+    ("₹", MONEY, 1, 1, 1),
+    ("rupee", MONEY, 1, 1, 1),
+    ("°c", TEMPERATURE, 1, 1, 1),
+    ("celsius", TEMPERATURE, 1, 1, 1),
+    ("byte", DATA, 1, 8, 1),
+    ("bit", DATA, 1, 1, 1),
+];
+
+fn currency(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "dollar" | "usd" | "$" | "cent" | "¢" => "USD",
+        "€" | "euro" | "eur" => "EUR",
+        "£" | "gbp" => "GBP",
+        "¥" | "yen" => "JPY",
+        "₹" | "rupee" => "INR",
+        _ => return None,
+    })
+}
+
+/// A word is in the table, as it is or in the plural.
+pub(crate) fn is_unit(word: &str) -> bool {
+    word.len() > 1 && measure_of(word).is_some()
+}
+
+fn measure_of(word: &str) -> Option<Measure> {
+    let lower = word.to_lowercase();
+    let singular = lower.strip_suffix('s').filter(|singular| singular.len() > 1);
+    let found = |name: &str| UNITS.iter().find(|unit| unit.0 == name);
+    let &(name, axis, power, above, below) = found(&lower).or_else(|| found(singular?))?;
+    let mut dimension = Dimension::default();
+    dimension[axis] = power;
+    Some(Measure {
+        dimension,
+        scale: RBig::from(above) / RBig::from(below),
+        currency: currency(name),
+        is_ratio: false,
+    })
+}
+
+/// The measure of one letter that was read as a variable, where it might be a unit.
+pub(crate) fn letter_is_unit(name: &str) -> bool {
+    matches!(name, "m" | "g" | "s" | "h" | "l" | "L")
+}
+
+impl Unit {
+    pub(crate) fn percent() -> Self {
+        Self {
+            words: "%".to_owned(),
+            measure: Some(Measure {
+                dimension: Dimension::default(),
+                scale: RBig::from(1) / RBig::from(100),
+                currency: None,
+                is_ratio: true,
+            }),
+        }
+    }
+
+    /// Degrees of an angle; their scale is no rational number and stands in the comparison.
+    pub(crate) fn degree() -> Self {
+        let mut dimension = Dimension::default();
+        dimension[6] = 1;
+        Self {
+            words: "°".to_owned(),
+            measure: Some(Measure {
+                dimension,
+                scale: RBig::from(1),
+                currency: None,
+                is_ratio: true,
+            }),
+        }
+    }
+
+    pub(crate) fn is_degree(&self) -> bool {
+        self.words == "°"
+    }
+
+    /// Reads the words after a value: `cm^2`, `square feet`, `miles per hour`, `apples`.
+    pub(crate) fn of_words(words: &str) -> Self {
+        let lower = words.to_lowercase();
+        if matches!(lower.as_str(), "%" | "percent" | "per cent" | "pct") {
+            return Self::percent();
+        }
+        if matches!(lower.as_str(), "degree" | "degrees" | "deg") {
+            return Self::degree();
+        }
+        Self {
+            measure: measured(words),
+            words: lower,
+        }
+    }
+}
+
+/// The product of the units named, `None` when one is not in the table.
+fn measured(words: &str) -> Option<Measure> {
+    let spaced = words
+        .replace('/', " per ")
+        .replace('^', " ^ ")
+        .replace(['.', '{', '}', '*'], " ");
+    let mut total: Option<Measure> = None;
+    let mut sign = 1;
+    let mut power = 1;
+    let mut tokens = spaced.split_whitespace().peekable();
+    while let Some(token) = tokens.next() {
+        match token.to_lowercase().as_str() {
+            "per" => sign = -1,
+            "square" | "sq" | "squared" => power = 2,
+            "cubic" | "cu" => power = 3,
+            _ => {
+                let one = measure_of(token)?;
+                if tokens.peek() == Some(&"^") {
+                    tokens.next();
+                    power = tokens
+                        .next()?
+                        .parse()
+                        .ok()
+                        .filter(|power: &i32| (-3..=3).contains(power) && *power != 0)?;
+                }
+                total = Some(times(total, &one, sign * power));
+                power = 1;
+            }
+        }
+    }
+    total
+}
+
+fn times(total: Option<Measure>, one: &Measure, power: i32) -> Measure {
+    let mut product = total.unwrap_or(Measure {
+        dimension: Dimension::default(),
+        scale: RBig::from(1),
+        currency: None,
+        is_ratio: false,
+    });
+    for (sum, axis) in product.dimension.iter_mut().zip(one.dimension) {
+        *sum += axis * power;
+    }
+    product.currency = product.currency.or(one.currency);
+    for _ in 0..power.unsigned_abs() {
+        if power > 0 {
+            product.scale *= one.scale.clone();
+        } else {
+            product.scale /= one.scale.clone();
+        }
+    }
+    product
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_are_products_of_those_in_the_table() {
+        let scale = |words: &str| Unit::of_words(words).measure.map(|measure| measure.scale.to_string());
+        assert_eq!(scale("km").as_deref(), Some("1000"));
+        assert_eq!(scale("square centimeters").as_deref(), Some("1/10000"));
+        assert_eq!(scale("cm^2").as_deref(), Some("1/10000"));
+        assert_eq!(scale("miles per hour"), scale("mi/h"));
+        assert_eq!(scale("apples"), None);
+        assert_eq!(scale("percent").as_deref(), Some("1/100"));
+    }
+}

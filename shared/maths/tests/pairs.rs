@@ -1,0 +1,409 @@
+//! A table of answers that are equal and answers that are not.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test may fail this way"
+)]
+
+use tidemill_maths::{Answer, Steps, Verdict, compare, equal};
+
+/// Pairs that are equal.
+const EQUAL: &[(&str, &str)] = &[
+    // Whole numbers and decimals.
+    ("5", "5"),
+    ("5", "5.0"),
+    ("5", "+5"),
+    ("0", "-0"),
+    ("-3", "\u{2212}3"),
+    ("0.5", ".5"),
+    ("0.1", "0.100"),
+    ("12", "012"),
+    ("5", "5."),
+    ("٤٢", "42"),
+    ("１２", "12"),
+    // Thousands.
+    ("9500", "9,500"),
+    ("9500", "9{,}500"),
+    ("9500", r"9,\!500"),
+    ("1000000", "1,000,000"),
+    ("10000", r"10\,000"),
+    ("1234567", "1 234 567"),
+    ("9500", "9'500"),
+    ("$9{,}500", "9500"),
+    ("8,000", "8000"),
+    // Fractions.
+    (r"\frac{1}{2}", "0.5"),
+    (r"\frac{1}{2}", "1/2"),
+    (r"\frac12", r"\dfrac{1}{2}"),
+    (r"\frac1{72}", "1/72"),
+    (r"\tfrac 34", "0.75"),
+    (r"\frac{2}{4}", "1/2"),
+    (r"-\frac{1}{2}", r"\frac{-1}{2}"),
+    (r"-\frac{1}{2}", r"\frac{1}{-2}"),
+    ("1/2", "½"),
+    (r"2\frac{1}{2}", "5/2"),
+    ("2 1/2", "2.5"),
+    ("2½", "2.5"),
+    (r"-2\frac{1}{2}", "-2.5"),
+    (r"\frac{3}{\frac{1}{2}}", "6"),
+    (r"0.\overline{3}", "1/3"),
+    (r"0.1\overline{6}", r"\frac{1}{6}"),
+    (r"0.\overline{142857}", "1/7"),
+    ("0.3", "3/10"),
+    (r"\frac{1,000}{3}", "1000/3"),
+    // Percent, degrees, money, units.
+    (r"50\%", "50"),
+    ("50%", "0.5"),
+    (r"50\%", r"\frac{1}{2}"),
+    ("50%", "50 percent"),
+    ("90", r"90^\circ"),
+    ("90^{\\circ}", "90°"),
+    ("90 degrees", "90"),
+    (r"90^\circ", r"\frac{\pi}{2}"),
+    (r"\$5", "5"),
+    ("$29.00", "29"),
+    ("-$5", "-5"),
+    ("$5.00", "5 dollars"),
+    (r"5\text{ cm}", "5"),
+    (r"5 \mathrm{~cm}", "5"),
+    ("5 cm", "0.05 m"),
+    (r"3\text{ cm}^2", "3"),
+    ("100 cents", "$1"),
+    ("2 hours", "120 minutes"),
+    (r"60\text{ miles per hour}", "60 mph"),
+    ("72 clips", "72"),
+    ("5 m", "5"),
+    ("72 clips, altogether.", "72"),
+    ("3 square feet", "3 ft^2"),
+    // Scientific notation.
+    ("1.5e3", "1500"),
+    (r"1.5 \times 10^3", "1500"),
+    (r"1.5 \cdot 10^{3}", "1,500"),
+    (r"3 \times 10^{-4}", "0.0003"),
+    ("1.5×10³", "1500"),
+    ("6.02E23", r"6.02\times10^{23}"),
+    // Roots.
+    (r"\sqrt{4}", "2"),
+    (r"\sqrt{8}", r"2\sqrt{2}"),
+    (r"\sqrt2", r"\sqrt{2}"),
+    ("sqrt(2)", "√2"),
+    (r"\frac{1}{\sqrt{2}}", r"\frac{\sqrt{2}}{2}"),
+    (r"\sqrt{2}\sqrt{3}", r"\sqrt{6}"),
+    (r"\sqrt[3]{8}", "2"),
+    (r"\sqrt[3]{-8}", "-2"),
+    (r"\sqrt[3]{16}", r"2\sqrt[3]{2}"),
+    (r"2^{1/2}", r"\sqrt{2}"),
+    (r"\frac{1}{\sqrt{3}-1}", r"\frac{\sqrt{3}+1}{2}"),
+    (r"\sqrt{5+2\sqrt{6}}", r"\sqrt{2}+\sqrt{3}"),
+    (r"\sqrt{\frac{1}{4}}", "1/2"),
+    (r"\sqrt{-4}", "2i"),
+    (r"\sqrt{12}", r"\sqrt{4 \cdot 3}"),
+    ("cbrt(27)", "3"),
+    // Constants, functions, powers.
+    (r"2\pi", "2π"),
+    ("2*pi", r"\pi \cdot 2"),
+    (r"\frac{\pi}{6}", r"\frac{1}{6}\pi"),
+    ("e^2", r"e^{2}"),
+    (r"\ln e", "1"),
+    (r"\log_2 8", "3"),
+    (r"\log_{10} 5", r"\log 5"),
+    (r"\ln 8", r"3\ln 2"),
+    (r"\sin 30^\circ", "1/2"),
+    (r"\cos\frac{\pi}{3}", "0.5"),
+    (r"\tan 45^\circ", "1"),
+    (r"\sin^2 x + \cos^2 x", "1"),
+    (r"\arctan 1", r"\frac{\pi}{4}"),
+    (r"\sin^{-1} 1", r"\pi/2"),
+    ("2^10", "1024"),
+    ("2**10", "1024"),
+    ("2^{-2}", "0.25"),
+    ("5!", "120"),
+    (r"\binom{10}{3}", "120"),
+    ("|{-3}|", "3"),
+    ("|x-1|", "|1-x|"),
+    ("5 m/s", "500 cm/s"),
+    ("5 m^2", "5"),
+    (r"\left|-3\right|", "3"),
+    (r"\lfloor 3.7 \rfloor", "3"),
+    ("i^2", "-1"),
+    ("3+4i", "4i+3"),
+    (r"\frac{1}{i}", "-i"),
+    ("(1+i)^2", "2i"),
+    (r"e^{i\pi}", "-1"),
+    // Formulas.
+    ("(x+1)^2", "x^2+2x+1"),
+    ("x^2-1", "(x-1)(x+1)"),
+    ("ab", "ba"),
+    ("2(x+y)", "2x+2y"),
+    (r"\frac{x^2-1}{x-1}", "x+1"),
+    (r"\frac{1}{x}+\frac{1}{y}", r"\frac{x+y}{xy}"),
+    ("x/2", r"\frac{1}{2}x"),
+    (r"\sqrt{x^2}", "|x|"),
+    (r"\sqrt{4x}", r"2\sqrt{x}"),
+    (r"x\sqrt{x}", "x^{3/2}"),
+    ("2^{x+1}", r"2\cdot 2^x"),
+    (r"\ln(xy)", r"\ln x + \ln y"),
+    (r"\sin 2x", r"2\sin x\cos x"),
+    ("a_1+a_2", "a_2+a_{1}"),
+    (r"\theta+1", "1+θ"),
+    ("x^2 y", "yx^2"),
+    (r"\left(x+1\right)\left(x+2\right)", "x^2+3x+2"),
+    ("pi r^2", r"\pi r^2"),
+    // Wrappers.
+    (r"\boxed{5}", "5"),
+    ("$5$", "5"),
+    (r"\(5\)", "5"),
+    (r"$$\frac{1}{2}$$", "0.5"),
+    (r"\text{E}", "E"),
+    (r"\textbf{(E)}", "E"),
+    (r"(\text{E})", "E"),
+    (r"\mathrm{E}", "E"),
+    (r"\displaystyle\frac{1}{2}", "1/2"),
+    (r"\text{Yes}", "yes"),
+    ("Evelyn", r"\text{Evelyn}"),
+    ("no solution", "No solution."),
+    // Equations and names.
+    ("x = 3", "3"),
+    ("3", "x=3"),
+    (r"x = \frac{6}{2}", "x=3"),
+    ("y = 2x + 3", "2x+3"),
+    ("f(x) = x^2", "x^2"),
+    ("y = 2x+3", "2x - y + 3 = 0"),
+    ("x + y = 2", "2x + 2y = 4"),
+    ("x = 1 + 1 = 2", "2"),
+    // Several answers.
+    ("2, 3", "3, 2"),
+    (r"\{2, 3\}", "2, 3"),
+    (r"\{1,2\}", r"\left\{2, 1\right\}"),
+    ("x=2, x=3", "2, 3"),
+    ("x = 2 or x = 3", "{3, 2}"),
+    ("2 and 3", "2,3"),
+    (r"\pm 2", "2, -2"),
+    (r"1 \pm \sqrt{2}", r"1-\sqrt{2}, 1+\sqrt{2}"),
+    (r"x = \pm 3", r"\{-3, 3\}"),
+    (r"(\pm 1, 2)", "(1, 2), (-1, 2)"),
+    (r"(\pm 1, 2)", r"(\mp 1, 2)"),
+    (r"\{5\}", "5"),
+    (r"\emptyset", r"\{\}"),
+    // Tuples, intervals, matrices.
+    ("(1, 2)", "(1,2)"),
+    (r"\left(\frac{1}{2}, 3\right)", "(0.5, 3)"),
+    ("(1,234)", "(1, 234)"),
+    ("(1, 2)", "1, 2"),
+    ("(2, 1)", "x=2, y=1"),
+    ("(x, y) = (2, 1)", "(2, 1)"),
+    (r"[0, \infty)", r"\left[0,\infty\right)"),
+    ("x \\ge 0", r"[0, \infty)"),
+    ("x > 3", "3 < x"),
+    ("1 < x \\leq 2", "(1, 2]"),
+    (r"(1,2) \cup (3,4)", r"(3,4)\cup(1,2)"),
+    ("x < 1 or x > 2", r"(-\infty, 1) \cup (2, \infty)"),
+    (r"x \in (1, 2)", "(1,2)"),
+    ("2x > 6", "x > 3"),
+    ("-x < -3", "x > 3"),
+    (
+        r"\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}",
+        r"\begin{bmatrix}1&2\\3&\frac{8}{2}\end{bmatrix}",
+    ),
+    ("[[1,2],[3,4]]", r"\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}"),
+    (r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}", "(1, 2)"),
+    (r"\begin{array}{c} 1 \\ 2 \end{array}", r"\langle 1, 2 \rangle"),
+    // Proportions and bases.
+    ("3:4", "6:8"),
+    ("3:4", r"\frac{3}{4}"),
+    ("1:2:3", "2:4:6"),
+    ("2516_8", "2516"),
+    ("101_2", "101_{2}"),
+];
+
+/// Pairs that are not equal.
+const DIFFERENT: &[(&str, &str)] = &[
+    ("5", "6"),
+    ("5", "-5"),
+    ("0.1", "0.10000000000000001"),
+    ("9007199254740993", "9007199254740992"),
+    ("0.3", r"0.\overline{3}"),
+    ("1/3", "0.333"),
+    (r"\frac{1}{2}", r"\frac{2}{1}"),
+    (r"2\frac{1}{2}", "1"),
+    ("9500", "9,50"),
+    ("1,000", "1"),
+    (r"50\%", "5"),
+    ("50%", "500"),
+    ("90°", "91"),
+    ("5 cm", "5 m"),
+    ("5 cm", "6"),
+    ("5 cm", "5 kg"),
+    ("$5", "€5"),
+    ("$5", "6"),
+    ("1.5e3", "150"),
+    (r"\pi", "3.14"),
+    (r"\pi", "3.14159265358979"),
+    (r"\pi", r"\frac{22}{7}"),
+    ("e", "2.718281828"),
+    (r"\sqrt{2}", "1.41421356"),
+    (r"\sqrt{2}", "-\\sqrt{2}"),
+    (r"\sqrt{2}", r"\sqrt{3}"),
+    (r"\sqrt{2}+\sqrt{3}", r"\sqrt{5}"),
+    (r"\ln 2", r"\log 2"),
+    (r"\sin 30", "1/2"),
+    (r"\sqrt{x^2}", "x"),
+    ("(x+1)^2", "x^2+1"),
+    ("x+1", "x"),
+    ("x", "y"),
+    ("2x", "x^2"),
+    ("x/2y", "x/(2y)"),
+    ("x = 3", "4"),
+    ("x = 3", "y = 3"),
+    ("y = 2x+3", "2x+4"),
+    ("x + y = 2", "x + y = 3"),
+    ("x > 3", "x < 3"),
+    ("x > 3", "x \\ge 3"),
+    ("x > 3", "3"),
+    ("-x < 3", "x < -3"),
+    ("2, 3", "2, 4"),
+    ("2, 3", "2"),
+    ("2, 3", "2, 3, 4"),
+    (r"\pm 2", "2"),
+    ("(1, 2)", "(2, 1)"),
+    ("(1, 2)", "[1, 2]"),
+    ("(1, 2]", "[1, 2)"),
+    ("(1, 2)", "(1, 2, 3)"),
+    ("(1, 2)", "12"),
+    ("(1, 2)", r"\{1, 2\}"),
+    (r"[0, \infty)", r"(0, \infty)"),
+    (r"\infty", r"-\infty"),
+    (r"(1,2) \cup (3,4)", "(1,2)"),
+    (
+        r"\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}",
+        r"\begin{pmatrix} 1 & 3 \\ 2 & 4 \end{pmatrix}",
+    ),
+    (r"\begin{pmatrix} 1 & 2 \end{pmatrix}", "(2, 1)"),
+    (
+        r"\begin{pmatrix} 1 & 2 \end{pmatrix}",
+        r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}",
+    ),
+    (r"(\pm 1, 2)", "(1, 2)"),
+    ("A", "B"),
+    (r"\text{E}", "5"),
+    ("yes", "no"),
+    (r"\text{Yes}", "1"),
+    ("no solution", "0"),
+    (r"\emptyset", "0"),
+    ("3:4", "4:3"),
+    ("2516_8", "2516_9"),
+    ("2516_8", "1358"),
+    ("i", "1"),
+    ("3+4i", "3-4i"),
+    ("", ""),
+    ("", "5"),
+    (r"\frac{1}{0}", "0"),
+    (r"\frac{1}{0}", r"\frac{2}{0}"),
+    ("5!", "5"),
+    ("2^{100}", "2^{101}"),
+    (r"\sqrt[3]{-8}", "2"),
+    ("10^{-40}", "0"),
+    ("-3)", "3"),
+    (r"\frac{1}{2", "1/2/1"),
+    ("5 m", "5 cm"),
+    (r"\frac{1}{2}}", "1 2"),
+    ("|x|", "x"),
+    ("(x-1)(x+2", "x^2+x-2"),
+];
+
+#[test]
+fn the_table_holds_in_both_directions() {
+    assert!(EQUAL.len() + DIFFERENT.len() >= 150);
+    let mut failures = Vec::new();
+    for (pairs, wanted) in [(EQUAL, true), (DIFFERENT, false)] {
+        for (one, other) in pairs {
+            if equal(one, other) != wanted || equal(other, one) != wanted {
+                let node = (Answer::read(one), Answer::read(other));
+                failures.push(format!("{one}  against  {other}: wanted {wanted}\n    {node:?}"));
+            }
+        }
+    }
+    assert!(
+        failures.is_empty(),
+        "{} of the table:\n{}",
+        failures.len(),
+        failures.join("\n")
+    );
+}
+
+/// Answers of one line have one canonical form.
+#[test]
+fn equal_answers_have_one_canonical_form() {
+    let mut failures = Vec::new();
+    for (form, answers) in [
+        (
+            "1/2",
+            &[
+                r"\frac{1}{2}",
+                "0.5",
+                r"\sin 30^\circ",
+                r"\dfrac{2}{4}",
+                "x = 0.50",
+                r"\sqrt{1/4}",
+            ][..],
+        ),
+        ("9500", &["$9{,}500", "9,500", r"9500\text{ dollars}"]),
+        (
+            "1.41421356237309504880168872421",
+            &[
+                r"\sqrt{2}",
+                r"\frac{2}{\sqrt{2}}",
+                "2^{0.5}",
+                r"\frac{1}{\sqrt 2 - 1} - 1",
+            ],
+        ),
+        ("x^2+2*x+1", &["(x+1)^2", "1+2x+x^2", "y = (x+1)(x+1)"]),
+        ("pi*r^2", &[r"\pi r^2", "r^2 pi", r"\frac{\pi^2 r^2}{\pi}"]),
+        ("{-2, 2}", &[r"\pm 2", "2, -2", r"\{-2, 2\}", "x=2 or x=-2"]),
+        (
+            "(1, 1/2)",
+            &[
+                "(1, 0.5)",
+                r"\left(1, \frac{1}{2}\right)",
+                r"\begin{pmatrix} 1 \\ 1/2 \end{pmatrix}",
+            ],
+        ),
+        ("[0, infinity)", &[r"[0, \infty)", r"x \ge 0", r"x \in [0, \infty)"]),
+        ("no solution", &["No solution.", r"\text{no solution}"]),
+        ("3+4*i", &["4i+3", r"3 + \sqrt{-16}"]),
+    ] {
+        for answer in answers {
+            let canonical = Answer::read(answer).canonical();
+            if canonical != form {
+                failures.push(format!("{answer}: {canonical} and not {form}"));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn canonical_forms_of_the_table_never_join_what_differs() {
+    let mut failures = Vec::new();
+    for (one, other) in DIFFERENT
+        .iter()
+        .filter(|(one, other)| !one.is_empty() && !other.is_empty())
+    {
+        let form = Answer::read(one).canonical();
+        if form == Answer::read(other).canonical() {
+            failures.push(format!("{one} and {other}: {form}"));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn how_it_was_decided_is_said() {
+    let how = |one: &str, other: &str| compare(&Answer::read(one), &Answer::read(other), &mut Steps::default());
+    assert_eq!(how("0.5", "1/2").how, "exactly");
+    assert_eq!(how("5 cm", "5").how, "without the unit");
+    assert_eq!(how(r"\ln 8", r"3\ln 2").how, "by value, to 130 bits");
+    assert_eq!(how("2, 3", "3, 2").verdict, Verdict::Equal);
+}

@@ -1,0 +1,179 @@
+//! What a benchmark says beside its prompt and grader: settings that it shares, the system's turn, reasoning and metrics.
+
+use tidemill_domain::{Aggregation, Metric, MetricSource, Reasoning};
+use toml::de::{DeTable, DeValue};
+use toml::{Spanned, Value};
+
+use crate::decode;
+use crate::error::Problems;
+use crate::fields::{Fields, Located, nearest};
+use crate::template;
+
+/// Reads `[defaults]`, and reports what is wrong in it whether or not a benchmark uses it.
+pub(crate) fn defaults<'a, 'i>(text: &'a str, suite: &mut Fields<'a, 'i>) -> Option<&'a DeTable<'i>> {
+    let value = suite.raw("defaults")?;
+    let line = suite.line(value);
+    let Some(table) = value.get_ref().as_table() else {
+        suite.error("defaults", line, "must be a table, written [defaults]");
+        return None;
+    };
+    // What is odd about settings shows in the benchmarks that have them.
+    let mut problems = Problems::default();
+    let place = suite.place().line(line);
+    let mut fields = Fields::new(text, table, place, "defaults.", &mut problems);
+    fields.optional("system", |system: &String| template::check(system));
+    reasoning(&mut fields);
+    decode::settings(&mut fields, None);
+    let penalties = decode::penalties(&mut fields);
+    decode::continuation(&mut fields, &penalties);
+    fields.finish(|name| {
+        let is_of_benchmarks = [
+            "prompt", "messages", "data", "target", "grader", "metrics", "few_shot", "limit",
+        ];
+        is_of_benchmarks
+            .contains(&name)
+            .then(|| "is not shared: each benchmark gives its own".to_owned())
+    });
+    suite.problems().take_errors(problems);
+    Some(table)
+}
+
+/// The system's turn of a chat; that of `[defaults]` is of no effect where there is no chat, or one with its own.
+pub(crate) fn system(fields: &mut Fields<'_, '_>) -> Option<Located<String>> {
+    let is_own = fields.gives("system");
+    let is_chat = fields.raw("messages").is_some();
+    if is_own && !is_chat {
+        let line = fields.line_of_field("system");
+        let message = "needs messages: a completions endpoint takes one text; write it into prompt instead";
+        fields.error("system", line, message);
+    }
+    let has_message = fields
+        .raw("messages")
+        .and_then(|value| value.get_ref().as_array())
+        .is_some_and(|turns| {
+            let role = |turn: &Spanned<DeValue<'_>>| {
+                turn.get_ref()
+                    .as_table()?
+                    .get("role")?
+                    .get_ref()
+                    .as_str()
+                    .map(str::to_owned)
+            };
+            turns.iter().any(|turn| role(turn).is_some_and(|role| role == "system"))
+        });
+    if has_message && is_own {
+        let line = fields.line_of_field("system");
+        fields.error(
+            "system",
+            line,
+            "cannot stand beside a system message in messages: give one of them",
+        );
+    }
+    let system = fields.optional("system", |system: &String| {
+        if system.is_empty() {
+            return Err("must not be empty".to_owned());
+        }
+        template::check(system)
+    })?;
+    (is_chat && !has_message).then_some(system)
+}
+
+/// How reasoning is told from the answer.
+pub(crate) fn reasoning(fields: &mut Fields<'_, '_>) -> Reasoning {
+    optional_reasoning(fields).unwrap_or_default()
+}
+
+/// The same, where it is said.
+pub(crate) fn optional_reasoning(fields: &mut Fields<'_, '_>) -> Option<Reasoning> {
+    let value = fields.optional("reasoning", |value: &Value| read_reasoning(value).map(|_| ()))?;
+    read_reasoning(&value.value).ok()
+}
+
+fn read_reasoning(value: &Value) -> Result<Reasoning, String> {
+    const FORMS: &str = "must be \"think\", \"none\" or { open = \"...\", close = \"...\" }";
+    match value {
+        Value::String(name) => match name.as_str() {
+            "think" => Ok(Reasoning::Think),
+            "none" => Ok(Reasoning::None),
+            name => Err(format!("{FORMS}, not {name:?}")),
+        },
+        Value::Table(table) => {
+            if let Some(unknown) = table.keys().find(|key| !["open", "close"].contains(&key.as_str())) {
+                return Err(format!("{FORMS}; it has no {unknown:?}"));
+            }
+            let mark = |key: &str| match table.get(key).and_then(Value::as_str) {
+                Some(mark) if !mark.is_empty() => Ok(mark.to_owned()),
+                Some(_) => Err(format!("{FORMS}; {key} is empty")),
+                None => Err(format!("{FORMS}; {key} is missing or no text")),
+            };
+            let (open, close) = (mark("open")?, mark("close")?);
+            if open == close {
+                return Err("has the same mark for open and close, which cannot be told apart".to_owned());
+            }
+            Ok(Reasoning::Marks { open, close })
+        }
+        _ => Err(FORMS.to_owned()),
+    }
+}
+
+/// What is measured beside the score.
+pub(crate) fn metrics(fields: &mut Fields<'_, '_>, samples: u32) -> Vec<Metric> {
+    let names = fields.optional("metrics", |names: &Vec<String>| {
+        read_metrics(names, samples).map(|_| ())
+    });
+    names
+        .and_then(|names| read_metrics(&names.value, samples).ok())
+        .unwrap_or_default()
+}
+
+/// Metrics by their names, for items with so many samples.
+pub(crate) fn read_metrics(names: &[String], samples: u32) -> Result<Vec<Metric>, String> {
+    let mut metrics: Vec<Metric> = Vec::new();
+    for name in names {
+        if metrics.iter().any(|known| known.name == *name) {
+            return Err(format!("names {name} twice"));
+        }
+        metrics.push(Metric {
+            name: name.clone(),
+            source: read_metric(name, samples)?,
+            aggregation: Aggregation::Mean,
+            higher_is_better: true,
+        });
+    }
+    Ok(metrics)
+}
+
+fn read_metric(name: &str, samples: u32) -> Result<MetricSource, String> {
+    const FORMS: &str = "metrics are pass@K and maj@K, for instance pass@1 and maj@8";
+    let Some((kind, count)) = name.split_once('@') else {
+        return Err(format!("{name:?} is no metric; {FORMS}"));
+    };
+    let count = match count.parse::<u32>() {
+        Ok(parsed) if parsed > 0 && parsed.to_string() == count => parsed,
+        _ => {
+            return Err(format!(
+                "{name:?} is no metric, because {count:?} is no count of samples; {FORMS}"
+            ));
+        }
+    };
+    if count > samples {
+        let few = if samples == 1 {
+            "1 sample".to_owned()
+        } else {
+            format!("{samples} samples")
+        };
+        return Err(format!(
+            "{name} needs {count} samples of each item, but there is {few}: set samples = {count} or more"
+        ));
+    }
+    match kind {
+        "pass" => Ok(MetricSource::PassAt(count)),
+        "maj" => Ok(MetricSource::MajorityAt(count)),
+        kind => {
+            let nearest = nearest(kind, &["pass", "maj"]).unwrap_or_default();
+            Err(format!(
+                "{name:?} is no metric; did you mean {nearest}@{count}? {FORMS}"
+            ))
+        }
+    }
+}
