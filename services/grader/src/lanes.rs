@@ -49,8 +49,9 @@ impl LaneName {
         let at_once = match self {
             Self::Blocking => or_cores(config.threads),
             Self::Code => or_cores(config.sandbox.concurrency),
-            // They wait for somebody else, who has bounds of his own; some wait for their turn before they wait there.
-            Self::Judge | Self::Outside => held.div_ceil(2),
+            Self::Outside => config.commands.len().max(1) * config.command_processes.max(1) as usize,
+            // It waits for somebody else, who has bounds of his own; some wait for their turn before they wait there.
+            Self::Judge => held.div_ceil(2),
         };
         Room {
             at_once: at_once.min(held),

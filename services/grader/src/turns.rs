@@ -26,8 +26,8 @@ const RETURNS: u32 = 2;
 /// Shortest time between two that come back.
 const LEAST_SPACING: Duration = Duration::from_millis(1);
 
-/// Longest time until one comes back: graders that are started meanwhile wait so long for the first of them.
-pub(crate) const LONGEST: Duration = Duration::from_secs(120);
+/// Longest time until one comes back. The broker goes through all that are out each time one is due, so it is not short.
+pub(crate) const LONGEST: Duration = Duration::from_secs(300);
 
 /// A time, counted from whatever the owner of the lane counts from.
 pub(crate) type Moment = Duration;
@@ -110,8 +110,9 @@ pub(crate) struct Lane<E, W> {
     arrivals: u64,
     /// How long a grade takes, smoothed.
     pace: Duration,
-    /// When the last of those given back comes again, as far as they come one by one.
-    returns: Moment,
+    /// When the last of those given back comes again, as far as they come one by one: by evaluation, or a few of one would
+    /// come again behind all of another.
+    returns: HashMap<E, Moment>,
     /// When those given back are due.
     back: BinaryHeap<Reverse<(Moment, &'static str)>>,
 }
@@ -130,7 +131,7 @@ impl<E: Clone + Eq + Hash, W> Lane<E, W> {
             waiting: 0,
             arrivals: 0,
             pace: Duration::ZERO,
-            returns: Moment::ZERO,
+            returns: HashMap::new(),
             back: BinaryHeap::new(),
         }
     }
@@ -199,10 +200,10 @@ impl<E: Clone + Eq + Hash, W> Lane<E, W> {
             return moves;
         }
         while self.running.len() + self.waiting > self.room.held {
-            let Some((place, shed)) = self.youngest_of_the_most() else {
+            let Some((evaluation, place, shed)) = self.youngest_of_the_most() else {
                 break;
             };
-            let pause = self.pause(place, now);
+            let pause = self.pause(evaluation, place, now);
             self.back.push(Reverse((now + pause, shed.family)));
             moves.push(Move::Back(shed.waiter, pause));
         }
@@ -246,20 +247,20 @@ impl<E: Clone + Eq + Hash, W> Lane<E, W> {
     }
 
     /// The youngest of the evaluation that has the most waiting; of several the one with the youngest.
-    fn youngest_of_the_most(&mut self) -> Option<(Place, Waiting<W>)> {
+    fn youngest_of_the_most(&mut self) -> Option<(E, Place, Waiting<W>)> {
         let most = self.queues.iter().max_by_key(|(_, queue)| {
             let youngest = queue.last_key_value().map(|(place, _)| *place);
             (queue.len(), youngest)
         });
         let evaluation = most.map(|(evaluation, _)| evaluation.clone())?;
         let queue = self.queues.get_mut(&evaluation)?;
-        let youngest = queue.pop_last()?;
+        let (place, youngest) = queue.pop_last()?;
         self.waiting -= 1;
         if queue.is_empty() {
             self.queues.remove(&evaluation);
             self.ring.retain(|waiting| *waiting != evaluation);
         }
-        Some(youngest)
+        Some((evaluation, place, youngest))
     }
 
     /// How long a grade takes: as those that ended did, or longer when one has not ended for longer.
@@ -278,11 +279,17 @@ impl<E: Clone + Eq + Hash, W> Lane<E, W> {
         u32::try_from(self.room.at_once).unwrap_or(u32::MAX)
     }
 
-    /// When one comes again that is given back now: a little behind the last one, so that they return evenly.
-    fn pause(&mut self, place: Place, now: Moment) -> Duration {
-        let spacing = (self.turn(now) / RETURNS).max(LEAST_SPACING);
-        self.returns = self.returns.clamp(now, now + LONGEST) + spacing;
-        let pause = self.returns - now;
+    /// When one comes again that is given back now: a little behind the last one of its evaluation, so that they return
+    /// evenly, and from all evaluations together as many as fit.
+    fn pause(&mut self, evaluation: E, place: Place, now: Moment) -> Duration {
+        self.returns.retain(|_, last| *last > now);
+        let before = self.returns.get(&evaluation).copied().unwrap_or(now);
+        let others = self.returns.len() - usize::from(before > now);
+        let evaluations = u32::try_from(others + 1).unwrap_or(u32::MAX);
+        let spacing = (self.turn(now) * evaluations / RETURNS).max(LEAST_SPACING);
+        let returns = before.min(now + LONGEST) + spacing;
+        self.returns.insert(evaluation, returns);
+        let pause = returns - now;
         if pause < LONGEST {
             return pause;
         }

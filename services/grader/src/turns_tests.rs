@@ -415,13 +415,36 @@ fn makespan(graders: usize, count: u32, slow: Duration) -> (Model, f64, f64) {
     let mut model = Model::new(graders, room, usize::MAX);
     (0..count).for_each(|_| model.store(SWEEP, slow));
     while model.ungraded() > 0 {
-        model.step();
         model.skip(Moment::MAX);
+        model.step();
     }
     let least = slow * count / (2 * u32::try_from(graders).unwrap());
     let over = model.now.as_secs_f64() / least.as_secs_f64();
     let deliveries = model.broker.deliveries as f64 / f64::from(count);
     (model, over, deliveries)
+}
+
+#[test]
+fn more_than_fit_of_one_evaluation_come_again_before_all_of_another() {
+    let mut model = Model::new(1, Room { at_once: 2, held: 20 }, usize::MAX);
+    (0..10_000).for_each(|_| model.store(SWEEP, SECOND));
+    let run = |model: &mut Model, until: Moment| {
+        while model.now < until {
+            model.skip(until);
+            model.step();
+        }
+    };
+    run(&mut model, SECOND * 100);
+    (0..60).for_each(|_| model.store(OTHER, SECOND));
+    run(&mut model, SECOND * 200);
+    let others: Vec<_> = model
+        .graded
+        .iter()
+        .filter(|(stored, ..)| stored.evaluation == OTHER)
+        .collect();
+    assert_eq!(others.len(), 60);
+    let last = others.iter().map(|(.., turns)| turns).max().unwrap();
+    assert!((100..150).contains(last), "every other turn is theirs: {last}");
 }
 
 #[test]

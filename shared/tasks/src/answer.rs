@@ -2,6 +2,7 @@
 
 use minijinja::Value;
 use minijinja::value::ValueKind;
+use serde_json::Value as Json;
 use tidemill_domain::{GraderSpec, JsonCheck};
 
 /// Letters name at most this many choices.
@@ -62,7 +63,36 @@ pub(crate) fn resolve(grader: &GraderSpec, target: &Value, choices: Vec<String>)
 pub(crate) fn text_or_json(value: &Value) -> Result<String, String> {
     match value.as_str() {
         Some(text) => Ok(text.to_owned()),
-        None => serde_json::to_string(value).map_err(|error| error.to_string()),
+        None => json_of(value).map(|json| json.to_string()),
+    }
+}
+
+fn json_of(value: &Value) -> Result<Json, String> {
+    let wrong = |error: minijinja::Error| error.to_string();
+    match value.kind() {
+        ValueKind::None => Ok(Json::Null),
+        ValueKind::Bool => Ok(Json::Bool(value.is_true())),
+        ValueKind::Number => match value.as_i64().filter(|_| value.is_integer()) {
+            Some(number) => Ok(number.into()),
+            None => f64::try_from(value.clone()).map(Json::from).map_err(wrong),
+        },
+        ValueKind::String => Ok(value.to_string().into()),
+        ValueKind::Seq | ValueKind::Iterable => {
+            let elements = value.try_iter().map_err(wrong)?.checked();
+            elements.map(|element| json_of(&element.map_err(wrong)?)).collect()
+        }
+        ValueKind::Map => {
+            let keys = value.try_iter().map_err(wrong)?.checked();
+            let pair = |key: Result<Value, minijinja::Error>| {
+                let key = key.map_err(wrong)?;
+                let value = value.get_item(&key).map_err(wrong)?;
+                Ok((key.to_string(), json_of(&value)?))
+            };
+            keys.map(pair)
+                .collect::<Result<serde_json::Map<_, _>, String>>()
+                .map(Json::Object)
+        }
+        _ => Err(format!("holds {} where JSON is wanted", name(value))),
     }
 }
 

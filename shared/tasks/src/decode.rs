@@ -211,7 +211,7 @@ fn benchmark(text: &str, mut fields: Fields<'_, '_>) -> Option<BenchmarkEntry> {
     let penalties = penalties(&mut fields);
     let continuation = continuation(&mut fields, &penalties);
     let reasoning = options::reasoning(&mut fields);
-    let metrics = options::metrics(&mut fields, settings.samples);
+    let metrics = options::metrics(&mut fields, settings.samples, grader.as_ref());
     if let Some(grader) = &grader {
         choices_rule(&mut fields, grader);
         likelihood_rule(&mut fields, grader);

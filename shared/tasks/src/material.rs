@@ -20,12 +20,17 @@ pub(crate) fn instructions(fields: &mut Fields<'_, '_>) -> Option<GraderEntry> {
         ("arguments", "grader.arguments"),
     ];
     let given = given.map(|(name, field)| {
-        let source = fields.required(name, |source: &String| template::check(source));
+        let rule = |source: &String| template::check(source);
+        let source = match fields.is_for_stored_items() {
+            true => fields.optional(name, rule),
+            false => fields.required(name, rule),
+        };
         source.map(|source| json(name, field, source))
     });
-    Some(GraderEntry {
+    let is_whole = fields.is_for_stored_items() || given.iter().all(Option::is_some);
+    is_whole.then(|| GraderEntry {
         spec: GraderSpec::Instructions { loose },
-        material: given.into_iter().collect::<Option<_>>()?,
+        material: given.into_iter().flatten().collect(),
     })
 }
 
@@ -41,11 +46,12 @@ pub(crate) fn json_schema(fields: &mut Fields<'_, '_>) -> Option<GraderEntry> {
         return None;
     }
     let is_given = ["schema", "schema_file"].map(|name| fields.raw(name).is_some());
-    if check == JsonCheck::Schema && is_given == [false, false] {
+    let is_needed = check == JsonCheck::Schema && !fields.is_for_stored_items();
+    if is_needed && is_given == [false, false] {
         fields.missing("schema");
     }
     let schema = file.and_then(|file| read(&file.value).ok());
-    let is_whole = check != JsonCheck::Schema || written.is_some() || schema.is_some();
+    let is_whole = !is_needed || written.is_some() || schema.is_some();
     let material = written.map(|source| json("schema", "grader.schema", source));
     is_whole.then_some(GraderEntry {
         spec: GraderSpec::JsonSchema { check, schema },

@@ -1,6 +1,6 @@
 //! What a benchmark says beside its prompt and grader: settings that it shares, the system's turn, reasoning and metrics.
 
-use tidemill_domain::{Aggregation, Metric, MetricSource, Reasoning};
+use tidemill_domain::{Aggregation, GraderSpec, Metric, MetricSource, Reasoning};
 use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Value};
 
@@ -116,29 +116,31 @@ fn read_reasoning(value: &Value) -> Result<Reasoning, String> {
     }
 }
 
-/// What is measured beside the score.
-pub(crate) fn metrics(fields: &mut Fields<'_, '_>, samples: u32) -> Vec<Metric> {
+/// What is measured beside the score: what the grader measures anyway, and what the benchmark asks for.
+pub(crate) fn metrics(fields: &mut Fields<'_, '_>, samples: u32, grader: Option<&GraderSpec>) -> Vec<Metric> {
+    let own = grader.map(GraderSpec::metrics).unwrap_or_default();
     let names = fields.optional("metrics", |names: &Vec<String>| {
-        read_metrics(names, samples).map(|_| ())
+        read_metrics(names, samples, &own).map(|_| ())
     });
-    names
-        .and_then(|names| read_metrics(&names.value, samples).ok())
-        .unwrap_or_default()
+    let names = names.map(|names| names.value).unwrap_or_default();
+    read_metrics(&names, samples, &own).unwrap_or_default()
 }
 
-/// Metrics by their names, for items with so many samples.
-pub(crate) fn read_metrics(names: &[String], samples: u32) -> Result<Vec<Metric>, String> {
-    let mut metrics: Vec<Metric> = Vec::new();
-    for name in names {
-        if metrics.iter().any(|known| known.name == *name) {
+/// Metrics by their names after those that a grader has anyway, for items with so many samples.
+pub(crate) fn read_metrics(names: &[String], samples: u32, own: &[Metric]) -> Result<Vec<Metric>, String> {
+    let mut metrics = own.to_vec();
+    for (name, number) in names.iter().zip(0..) {
+        if names[..number].contains(name) {
             return Err(format!("names {name} twice"));
         }
-        metrics.push(Metric {
-            name: name.clone(),
-            source: read_metric(name, samples)?,
-            aggregation: Aggregation::Mean,
-            higher_is_better: true,
-        });
+        if own.iter().all(|known| known.name != *name) {
+            metrics.push(Metric {
+                name: name.clone(),
+                source: read_metric(name, samples)?,
+                aggregation: Aggregation::Mean,
+                higher_is_better: true,
+            });
+        }
     }
     Ok(metrics)
 }

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use tidemill_domain::{Benchmark, CodeLanguage, GraderSpec, Item, Manifest, Metric, MetricSource, Reasoning};
+use tidemill_domain::{
+    Benchmark, CodeLanguage, GraderSpec, Item, JsonCheck, Manifest, Metric, MetricSource, Reasoning,
+};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -73,7 +75,6 @@ impl Overrides {
         let named = self.each.iter().find(|named| named.name == benchmark.name.as_str());
         let own = named.map(|named| &named.change);
         let is_likelihood = benchmark.is_likelihood();
-        let before = benchmark.grader.clone();
         if let Some((named, grader)) = named.and_then(|named| Some((named, named.change.grader.as_ref()?))) {
             if is_by_likelihood(grader) != is_likelihood {
                 let message = match is_likelihood {
@@ -99,23 +100,22 @@ impl Overrides {
             .into_iter()
             .flatten()
             .find_map(|change| change.metrics.as_ref());
-        let (mut measured, mut drawn): (Vec<Metric>, Vec<Metric>) = std::mem::take(&mut benchmark.metrics)
-            .into_iter()
-            .partition(|metric| metric.source == MetricSource::Measure);
-        if benchmark.grader != before {
-            measured = benchmark.grader.metrics();
-        }
-        if let Some((place, names)) = metrics {
-            match options::read_metrics(names, benchmark.settings.samples) {
-                Ok(metrics) => drawn = metrics,
-                Err(message) => {
-                    let place = place.benchmark(BenchmarkLabel::Name(benchmark.name.to_string()));
-                    problems.error(place, message);
-                }
+        let kept = benchmark
+            .metrics
+            .iter()
+            .filter(|metric| metric.source != MetricSource::Measure);
+        let kept: Vec<String> = kept.map(|metric| metric.name.clone()).collect();
+        let names = metrics.map_or(&kept, |(_, names)| names);
+        let own = benchmark.grader.metrics();
+        match (options::read_metrics(names, benchmark.settings.samples, &own), metrics) {
+            (Ok(metrics), _) => benchmark.metrics = metrics,
+            (Err(message), Some((place, _))) => {
+                let place = place.benchmark(BenchmarkLabel::Name(benchmark.name.to_string()));
+                problems.error(place, message);
             }
+            // What a suite asked for has the samples that it needs.
+            (Err(_), None) => {}
         }
-        measured.append(&mut drawn);
-        benchmark.metrics = measured;
     }
 
     fn check_groups(&self, changed: &Manifest, problems: &mut Problems) {
@@ -149,8 +149,29 @@ pub fn misfit(grader: &GraderSpec, item: &Item) -> Option<String> {
             CodeLanguage::Python => &["tests", "entry_point"],
             CodeLanguage::Command { .. } => &["expected"],
         },
+        GraderSpec::Instructions { .. } => &["instructions", "arguments"],
+        GraderSpec::JsonSchema {
+            check: JsonCheck::Schema,
+            schema: None,
+        } => &["schema"],
+        GraderSpec::Judge(_) => &["judge_prompt"],
         _ => &[],
     };
+    let is_by_target = !matches!(
+        grader,
+        GraderSpec::Code { .. }
+            | GraderSpec::Instructions { .. }
+            | GraderSpec::JsonSchema { .. }
+            | GraderSpec::Command { .. }
+            | GraderSpec::Judge(_)
+            | GraderSpec::Likelihood { .. }
+    );
+    if is_by_target && item.targets.is_empty() {
+        return Some(format!(
+            "has no target, which grader kind {} compares with{advice}",
+            grader.kind()
+        ));
+    }
     if let Some(missing) = needed.iter().find(|name| item.material(name).is_none()) {
         return Some(format!(
             "has no {missing}, which grader kind {} needs{advice}",
@@ -254,7 +275,7 @@ fn change(text: &str, fields: &mut Fields<'_, '_>, written: &str) -> Change {
     let grader = grader(text, fields, written);
     let reasoning = options::optional_reasoning(fields);
     // How many samples there are is known of each benchmark; here only the names can be wrong.
-    let rule = |names: &Vec<String>| options::read_metrics(names, u32::MAX).map(|_| ());
+    let rule = |names: &Vec<String>| options::read_metrics(names, u32::MAX, &[]).map(|_| ());
     let metrics = fields.optional("metrics", rule);
     let at = |Located { value, line }| (fields.place().line(line).field("metrics"), value);
     Change {
@@ -272,9 +293,11 @@ fn grader(text: &str, fields: &mut Fields<'_, '_>, written: &str) -> Option<Grad
         return None;
     };
     let place = fields.place().line(line);
-    let table = Fields::new(text, table, place, "grader.", fields.problems()).for_stored_items();
-    let entry = grader_spec::decode(table)?;
-    if let Some(material) = entry.material.first() {
+    let grader = Fields::new(text, table, place, "grader.", fields.problems()).for_stored_items();
+    let entry = grader_spec::decode(grader)?;
+    // What a kind renders by default was rendered for the items already.
+    let is_given = |field: &str| table.contains_key(field.strip_prefix("grader.").unwrap_or(field));
+    if let Some(material) = entry.material.iter().find(|material| is_given(material.field)) {
         let message = "cannot be rendered anew for items that are stored: they keep what their suite gave them";
         fields.error(material.field, material.source.line, message);
     }
@@ -390,6 +413,23 @@ mod tests {
             ("kind = \"choice\"", item("Paris", &[], &[]), Some("no letter")),
             (code, item("x", &[], &["tests", "entry_point"]), None),
             (code, item("x", &[], &["entry_point"]), Some("has no tests")),
+            (
+                "kind = \"instructions\"",
+                item("x", &[], &["arguments"]),
+                Some("has no instructions"),
+            ),
+            ("kind = \"json_schema\"", item("x", &[], &["schema"]), None),
+            (
+                "kind = \"judge\"\njudge = \"j\"",
+                item("x", &[], &["judge_prompt"]),
+                None,
+            ),
+            (
+                "kind = \"judge\"\njudge = \"j\"",
+                item("x", &[], &[]),
+                Some("has no judge_prompt"),
+            ),
+            ("kind = \"json_schema\"", item("x", &[], &[]), Some("has no schema")),
         ] {
             let said = misfit(&spec(grader), &item);
             assert_eq!(said.is_some(), part.is_some(), "{grader}: {said:?}");

@@ -470,8 +470,7 @@ impl Rendering<'_> {
         benchmark.penalties = self.entry.penalties;
         benchmark.continuation = self.entry.continuation;
         benchmark.reasoning = self.entry.reasoning.clone();
-        benchmark.metrics = self.entry.grader.metrics();
-        benchmark.metrics.extend(self.entry.metrics.iter().cloned());
+        benchmark.metrics = self.entry.metrics.clone();
         Ok(Some(benchmark))
     }
 }

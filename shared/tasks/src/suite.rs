@@ -234,7 +234,7 @@ pub struct BenchmarkTable {
     pub few_shot_seed: u64,
     /// These rows, in this order, by what the column `id` holds in `few_shot_data`. Default none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schemars(default, with = "Vec<serde_json::Value>")]
+    #[schemars(default, with = "Vec<TextOrInteger>")]
     pub few_shot_ids: Vec<String>,
     /// A template of one whole example with its answer, for benchmarks with `prompt`. Default the prompt, a space unless it ends in
     /// white space, and the target.
@@ -321,6 +321,17 @@ pub struct MessageTable {
     pub role: String,
     /// The turn's text, a template over the row's columns.
     pub content: String,
+}
+
+/// An id as a suite writes it.
+#[derive(JsonSchema)]
+#[schemars(untagged)]
+#[expect(dead_code, reason = "it describes what is read elsewhere")]
+enum TextOrInteger {
+    /// A text.
+    Text(String),
+    /// A whole number.
+    Integer(i64),
 }
 
 /// How an answer is found and compared.

@@ -163,7 +163,7 @@ pub(crate) fn pair<'a>(first: &[&'a Known], second: &[&'a Known]) -> anyhow::Res
     match (pairs.as_slice(), first, second) {
         ([pair], ..) => Ok(*pair),
         // Of different suites: what differs is said when both were read.
-        ([], [one], [other]) => Ok((one, other)),
+        ([], [one], [other]) => Ok((*one, *other)),
         _ => {
             let named = |side: &[&Known]| {
                 let each = side.iter().map(|known| {
