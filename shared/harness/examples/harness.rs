@@ -91,7 +91,7 @@ fn requests(file: &str, splits: &[&str]) -> Result<(), Error> {
     let evaluated = task.kept(of(task.evaluated_split())?, false)?;
     let pool = match task.shot_source() {
         ShotSource::Samples(samples) => samples.to_vec(),
-        ShotSource::Split(_) if task.num_fewshot == 0 => Vec::new(),
+        ShotSource::Split(_) if task.num_fewshot.unwrap_or(0) == 0 => Vec::new(),
         ShotSource::Split(name) => task.kept(of(name)?, true)?,
     };
     let first = evaluated.first().ok_or("no rows are left")?;

@@ -48,10 +48,12 @@ impl Group {
     /// Every task in it, at any depth, in order.
     #[must_use]
     pub fn tasks(&self) -> Vec<&Task> {
-        let of = |child| match child {
-            &Child::Task(ref task) => vec![&**task],
-            Child::Group(group) => group.tasks(),
-        };
+        fn of(child: &Child) -> Vec<&Task> {
+            match child {
+                Child::Task(task) => vec![task],
+                Child::Group(group) => group.tasks(),
+            }
+        }
         self.children.iter().flat_map(of).collect()
     }
 }

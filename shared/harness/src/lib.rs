@@ -10,6 +10,7 @@
 
 pub mod file;
 pub mod filter;
+pub mod grading;
 pub mod group;
 pub mod index;
 pub mod load_table;
@@ -29,6 +30,10 @@ mod pattern;
 mod read;
 mod template;
 
+#[cfg(test)]
+mod tests;
+
+pub use grading::Grading;
 pub use group::{AggregateMetric, Child, Group};
 pub use index::{Entry, Index, Kind};
 pub use refusal::{Place, Refusal};

@@ -117,7 +117,7 @@ impl LoadTable {
     pub fn markdown(&self) -> String {
         let mut out = String::new();
         // Writing to a text cannot fail.
-        let _ = self.write(&mut out);
+        self.write(&mut out).unwrap_or_default();
         out
     }
 

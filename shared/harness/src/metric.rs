@@ -475,9 +475,29 @@ fn exact_match(options: &Normalise, target: &Json, targets_are_lists: bool, filt
     if targets_are_lists {
         let single = std::slice::from_ref(target);
         let targets = target.as_array().map_or(single, Vec::as_slice);
+        let single = std::slice::from_ref(filtered);
+        let answers = filtered.as_array().map_or(single, Vec::as_slice);
+        // Texts that stand for arrays: of one element, or of as many as the other.
+        let is_pairwise = answers.len() == targets.len();
+        if filtered.is_array() && !options.regexes_to_ignore.is_empty() {
+            return Err("regexes_to_ignore needs one text; end the filters with take_first".to_owned());
+        }
+        if answers.is_empty() || (!is_pairwise && answers.len() > 1 && targets.len() > 1) {
+            return Err(format!(
+                "{} answers cannot be compared with {} targets",
+                answers.len(),
+                targets.len()
+            ));
+        }
         let mut any = false;
-        for target in targets {
-            any |= equal(options, target, filtered)?;
+        for (place, target) in targets.iter().enumerate() {
+            for (_, answer) in answers
+                .iter()
+                .enumerate()
+                .filter(|(at, _)| !is_pairwise || *at == place)
+            {
+                any |= equal(options, target, answer)?;
+            }
         }
         return Ok(f64::from(u8::from(any)));
     }

@@ -273,8 +273,8 @@ fn generated(module: &Module, function: &str) -> Option<(String, String)> {
         }
         format!("process_{text}")
     };
-    let texts = texts.as_array()?.iter().filter_map(Json::as_str);
-    let value = texts.filter(|text| changed(text) == function).last()?;
+    let mut texts = texts.as_array()?.iter().filter_map(Json::as_str);
+    let value = texts.rfind(|text| changed(text) == function)?;
     Some((definition.clone(), value.to_owned()))
 }
 

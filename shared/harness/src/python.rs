@@ -359,7 +359,7 @@ impl Literal<'_> {
         for letter in rest.chars() {
             let goes_on = letter.is_ascii_alphanumeric() || letter == '.' || letter == '_';
             let is_exponent_sign = (letter == '+' || letter == '-') && previous.eq_ignore_ascii_case(&'e');
-            if !goes_on && !(is_exponent_sign && !rest.starts_with("0x")) {
+            if !goes_on && (!is_exponent_sign || rest.starts_with("0x")) {
                 break;
             }
             length += letter.len_utf8();

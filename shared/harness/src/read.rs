@@ -6,6 +6,7 @@ mod lists;
 
 use serde_json::{Map as JsonMap, Value as Json};
 
+use crate::grading::Grading;
 use crate::native::{self, RowRule};
 use crate::refusal::{Place, Refusal, Refusals};
 use crate::task::{Field, OutputType, Sampler, Shots, Task};
@@ -23,6 +24,27 @@ pub(crate) fn task(map: &Map, place: &Place) -> Result<Task, Vec<Refusal>> {
     keys.finish();
     if refusals.all.is_empty() {
         Ok(task)
+    } else {
+        Err(refusals.all)
+    }
+}
+
+/// Reads the part of a task that grades.
+///
+/// # Errors
+/// Everything that is refused, at least one thing.
+pub(crate) fn grading(map: &Map, place: &Place) -> Result<Grading, Vec<Refusal>> {
+    let mut refusals = Refusals::default();
+    let mut keys = Keys::new(map, place, "", &mut refusals);
+    let output_type = output_type(&mut keys);
+    let grading = Grading {
+        output_type,
+        pipelines: lists::pipelines(&mut keys, output_type),
+        metrics: lists::metrics(&mut keys, output_type),
+    };
+    keys.finish();
+    if refusals.all.is_empty() {
+        Ok(grading)
     } else {
         Err(refusals.all)
     }
@@ -121,7 +143,7 @@ fn read(keys: &mut Keys<'_>) -> Task {
         target_delimiter,
         fewshot_delimiter,
         shots,
-        num_fewshot: keys.count("num_fewshot").unwrap_or(0),
+        num_fewshot: keys.count("num_fewshot"),
         output_type,
         generation,
         pipelines,

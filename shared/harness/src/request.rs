@@ -253,15 +253,13 @@ impl<'t> Asker<'t> {
             .resolved(Some(&task.description), row, seen)
             .map_err(named("description"))?;
         let mut before = description.unwrap_or_default();
-        if task.num_fewshot == 0 {
+        let count = task.num_fewshot.unwrap_or(0);
+        if count == 0 {
             return Ok(before);
         }
         let may_be_own = task.shots.split == task.test_split;
         let own = may_be_own.then_some(row);
-        let drawn = self
-            .drawer
-            .draw(&self.pool, task.num_fewshot, own)
-            .map_err(named("num_fewshot"))?;
+        let drawn = self.drawer.draw(&self.pool, count, own).map_err(named("num_fewshot"))?;
         for at in drawn {
             let Some(example) = self.pool.get(at) else {
                 continue;

@@ -47,8 +47,8 @@ pub struct Task {
     pub fewshot_delimiter: String,
     /// How examples are made.
     pub shots: Shots,
-    /// How many examples; 0 where the file gives none.
-    pub num_fewshot: usize,
+    /// How many examples, where the file says it; none otherwise.
+    pub num_fewshot: Option<usize>,
     /// What is asked of the model.
     pub output_type: OutputType,
     /// How answers are generated.

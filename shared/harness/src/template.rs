@@ -33,6 +33,7 @@ impl Default for Templates {
         });
         environment.add_filter("string", |value: &Value| text(value));
         environment.add_filter("regex_replace", regex_replace);
+        environment.add_filter("int", integer);
         Self { environment }
     }
 }
@@ -138,6 +139,20 @@ fn method(state: &mut State<'_, '_>, value: &Value, method: &str, arguments: &[V
     }
 }
 
+/// An integer, or the default where the value is none.
+fn integer(value: &Value, default: Option<i64>) -> i64 {
+    let number = match value.as_str() {
+        Some(text) => python::strip(text).replace('_', "").parse().ok(),
+        None => value.as_i64(),
+    };
+    let float = || match value.as_str() {
+        Some(text) => python::strip(text).parse::<f64>().ok(),
+        None => f64::try_from(value.clone()).ok(),
+    };
+    let whole = number.or_else(|| float().filter(|float| float.is_finite()).map(|float| float as i64));
+    whole.unwrap_or(default.unwrap_or(0))
+}
+
 fn regex_replace(whole: String, pattern: String, replacement: String, count: Option<usize>) -> Result<String, Error> {
     let invalid = |error| Error::new(ErrorKind::InvalidOperation, error);
     let pattern = Pattern::new(&pattern).map_err(invalid)?;
@@ -213,6 +228,10 @@ mod tests {
         );
         assert_eq!(render("{{ t.strip().split(' ')[-1].capitalize() }}").unwrap(), "Y");
         assert_eq!(render("{{ t|regex_replace('\\\\s+', '_') }}").unwrap(), "_x_y_");
+        assert_eq!(
+            render("{{ '12'|int - 1 }} {{ answer|int }} {{ 2.9|int }} {{ a[3]|int }}").unwrap(),
+            "11 0 2 1"
+        );
         assert_eq!(
             render("{{ d['k'][0] + 1 }}{% if answer == 'B' %}yes{% endif %}").unwrap(),
             "2yes"

@@ -4,11 +4,11 @@
 //! a scalar means is therefore decided here, and the events of the text come from a parser that leaves it open. Anchors,
 //! aliases and merge keys (`<<`) are resolved; `!function` is kept as what it names.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use saphyr_parser::{Event, Parser, ScalarStyle};
+use saphyr_parser::{Event, Parser, ScalarStyle, ScanError};
 use serde_json::{Map as JsonMap, Number, Value as Json};
 
 use crate::refusal::{Place, Refusal};
@@ -180,6 +180,57 @@ impl Node {
 /// # Errors
 /// What is wrong with it, and in which line; also tags other than `!function` and YAML's own.
 pub fn parse(text: &str, file: &Arc<Path>) -> Result<Node, Refusal> {
+    // A mark at the start says how the text is encoded and is not part of it.
+    let mut lines: Vec<String> = text
+        .strip_prefix('\u{feff}')
+        .unwrap_or(text)
+        .split('\n')
+        .map(str::to_owned)
+        .collect();
+    let mut moved = HashSet::new();
+    loop {
+        let error = match build(&lines.join("\n"), file) {
+            Ok(node) => return Ok(node),
+            Err(Fault::Refused(refusal)) => return Err(refusal),
+            Err(Fault::Scan(error)) => error,
+        };
+        let Some(line) = lenient(&error, &moved).filter(|line| *line <= lines.len() && moved.len() < MAX_MOVED) else {
+            let place = Place {
+                file: Arc::clone(file),
+                line: error.marker().line(),
+            };
+            let (key, reason) = ("YAML".to_owned(), error.info().to_owned());
+            return Err(Refusal { place, key, reason });
+        };
+        moved.insert(line);
+        lines[line - 1].insert_str(0, INDENT);
+    }
+}
+
+/// Most lines of a file that are moved to the right.
+const MAX_MOVED: usize = 1_000;
+const INDENT: &str = "                                ";
+
+/// The line that only stands too far to the left: inside of quotes or brackets, where the reader that task files were written
+/// for does not mind, and where white space at the start of a line means nothing.
+fn lenient(error: &ScanError, moved: &HashSet<usize>) -> Option<usize> {
+    let line = error.marker().line();
+    match error.info() {
+        "invalid indentation" | "invalid indentation in flow construct" => {
+            Some(line).filter(|line| !moved.contains(line))
+        }
+        // The place is that of the opening quote; the line is one of those that follow it.
+        "invalid indentation in quoted scalar" => (line + 1..).find(|line| !moved.contains(line)),
+        _ => None,
+    }
+}
+
+enum Fault {
+    Scan(ScanError),
+    Refused(Refusal),
+}
+
+fn build(text: &str, file: &Arc<Path>) -> Result<Node, Fault> {
     let mut builder = Builder {
         file,
         stack: Vec::new(),
@@ -187,13 +238,12 @@ pub fn parse(text: &str, file: &Arc<Path>) -> Result<Node, Refusal> {
         nodes: 0,
         root: None,
     };
-    // A mark at the start says how the text is encoded and is not part of it.
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     for event in Parser::new_from_str(text) {
-        let (event, span) = event.map_err(|error| builder.refuse(error.marker().line(), error.info()))?;
-        builder.event(event, span.start.line())?;
+        let (event, span) = event.map_err(Fault::Scan)?;
+        builder.event(event, span.start.line()).map_err(Fault::Refused)?;
     }
-    builder.root.take().ok_or_else(|| builder.refuse(0, "holds nothing"))
+    let root = builder.root.take();
+    root.ok_or_else(|| Fault::Refused(builder.refuse(0, "holds nothing")))
 }
 
 struct Builder<'f> {
@@ -489,6 +539,15 @@ mod tests {
             "t.yaml:2: YAML: the tag !python/object is not known; only !function is"
         );
         assert!(parse("a: [1\n", &file).unwrap_err().to_string().starts_with("t.yaml:"));
+    }
+
+    #[test]
+    fn lines_in_quotes_and_brackets_may_stand_further_left() {
+        let text = "a:\n  b: \"one\ntwo\n\nthree\"\n  c: [\n    1\n  ]\nd: 4\n";
+        assert_eq!(
+            read(text),
+            serde_json::json!({"a": {"b": "one two\nthree", "c": [1]}, "d": 4})
+        );
     }
 
     #[test]

@@ -1,0 +1,269 @@
+//! The fixtures against what lm-evaluation-harness 0.4.13 itself makes of them (`ops/parity/golden.py` writes it).
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value as Json, json};
+
+use crate::grading::{Grading, Target};
+use crate::metric::{Gold, Likelihoods, Measured};
+use crate::request::{Asker, Request, ShotSource};
+use crate::rows::{Row, conform};
+use crate::{Entry, Index, Task};
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures")
+}
+
+fn json_of(name: &str) -> Json {
+    serde_json::from_str(&std::fs::read_to_string(fixtures().join(name)).unwrap()).unwrap()
+}
+
+fn rows(split: &str) -> Vec<Row> {
+    let name = if split == "train" {
+        "tasks/shots.jsonl"
+    } else {
+        "tasks/rows.jsonl"
+    };
+    let text = std::fs::read_to_string(fixtures().join(name)).unwrap();
+    conform(text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+}
+
+fn task(name: &str) -> Task {
+    let entry = Entry::read(&fixtures().join("tasks").join(format!("{name}.yaml"))).unwrap();
+    entry.task(None).unwrap()
+}
+
+fn asked(task: &Task) -> Json {
+    let evaluated = task.kept(rows(task.evaluated_split()), false).unwrap();
+    let pool = match task.shot_source() {
+        ShotSource::Samples(samples) => samples.to_vec(),
+        ShotSource::Split(split) => task.kept(rows(split), true).unwrap(),
+    };
+    let mut asker = Asker::new(task, &evaluated[0], pool).unwrap();
+    let texts = |row| match asker.ask(row).unwrap().request {
+        Request::Generate { prompt } => json!([[prompt]]),
+        Request::Choices { pairs, .. } => json!(pairs),
+        Request::Continue { context, continuation } => json!([[context, continuation]]),
+        Request::Whole { text } => json!([[text]]),
+    };
+    evaluated.iter().map(texts).collect()
+}
+
+#[test]
+fn requests_are_those_of_lm_evaluation_harness_byte_for_byte() {
+    let expected = json_of("requests.json");
+    let expected = expected.as_object().unwrap();
+    assert_eq!(expected.len(), 8);
+    for (name, wanted) in expected {
+        assert_eq!(&asked(&task(name)), wanted, "{name}");
+    }
+}
+
+#[test]
+fn filters_and_exact_match_are_those_of_lm_evaluation_harness() {
+    let cases = json_of("grades.json");
+    let row = cases["row"].as_object().unwrap();
+    let (metrics, targets) = (
+        cases["metrics"].as_array().unwrap(),
+        cases["targets"].as_array().unwrap(),
+    );
+    let mut compared = 0;
+    for case in cases["cases"].as_array().unwrap() {
+        let answer = case["answer"].as_str().unwrap();
+        for (at, metric) in metrics.iter().enumerate() {
+            let mut metric = metric.clone();
+            metric["metric"] = "exact_match".into();
+            let filters = json!([{"name": "f", "filter": case["filter"]}]);
+            let text = json!({"filter_list": filters, "metric_list": [metric]}).to_string();
+            let grading = Grading::parse(&text).unwrap();
+            // What is written travels as it was read.
+            assert_eq!(Grading::parse(&grading.text()).unwrap(), grading);
+            for (place, value) in targets.iter().enumerate() {
+                let target = Target {
+                    value,
+                    is_list: value.is_array(),
+                    row,
+                };
+                let graded = grading.of_answer(answer, target);
+                let wanted = case["scores"][at][place].as_f64();
+                let found = graded.as_ref().ok().and_then(|(values, _)| match values[0] {
+                    Measured::Value(value) => Some(value),
+                    _ => None,
+                });
+                // JSON is read to within the last digit.
+                let is_same = match (found, wanted) {
+                    (Some(found), Some(wanted)) => (found - wanted).abs() < 1e-12,
+                    (found, wanted) => found == wanted,
+                };
+                assert!(is_same, "{case} {metric} {value}: {graded:?}");
+                if let Ok((_, filtered)) = graded {
+                    assert_eq!(filtered, case["filtered"], "{case}");
+                }
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared > 5_000, "{compared}");
+}
+
+#[test]
+fn choices_are_measured_as_in_lm_evaluation_harness() {
+    let task = task("choices");
+    let choices = ["ab".to_owned(), "é".to_owned(), "abcd".to_owned()];
+    let gold = Gold {
+        indices: vec![2],
+        is_list: false,
+    };
+    let likelihoods = Likelihoods {
+        sums: &[-2.0, -1.5, -2.4],
+        are_greedy: &[false, false, true],
+        unconditional: &[],
+    };
+    let values = task.grading().of_choices(&choices, &gold, &likelihoods);
+    // Per character -1, -1.5, -0.6; per byte -1, -0.75, -0.6.
+    let value = |at: usize| match values[at] {
+        Some(Measured::Value(value)) => value,
+        ref other => panic!("{other:?}"),
+    };
+    assert_eq!([value(0), value(1), value(2), value(3)], [0.0, 1.0, 1.0, 1.0]);
+    let powers = [-2.0_f64, -1.5, -2.4].map(f64::exp);
+    let total: f64 = powers.iter().sum();
+    let brier = (powers[0] / total).powi(2) + (powers[1] / total).powi(2) + (powers[2] / total - 1.0).powi(2);
+    assert!((value(4) - brier).abs() < 1e-12);
+    assert_eq!(values[5], Some(Measured::Labels { truth: 2, predicted: 1 }));
+}
+
+#[test]
+fn what_is_asked_for_in_vain_is_refused_by_its_key_and_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let refusals = |text: &str| {
+        let path = folder.path().join("t.yaml");
+        std::fs::write(&path, text).unwrap();
+        let refusals = Entry::read(&path).unwrap().task(None).unwrap_err();
+        refusals
+            .iter()
+            .map(|refusal| format!("{}:{}", refusal.place.line, refusal.cause()))
+            .collect::<Vec<_>>()
+    };
+    let base = "task: t\ndataset_path: x\ntest_split: test\ndoc_to_text: a\ndoc_to_target: b\n";
+    for (more, wanted) in [
+        ("process_docs: !function utils.f", "6:process_docs"),
+        ("process_results: !function utils.f", "6:process_results"),
+        ("doc_to_choice: !function utils.f", "6:doc_to_choice"),
+        ("spelt_wrong: 1", "6:spelt_wrong"),
+        ("output_type: guess", "6:output_type"),
+        ("metric_list:\n  - metric: rouge", "7:metric_list.metric"),
+        (
+            "metric_list:\n  - metric: exact_match\n    aggregation: f1",
+            "8:metric_list.aggregation",
+        ),
+        (
+            "metric_list:\n  - metric: exact_match\n    ignore: 1",
+            "8:metric_list.ignore",
+        ),
+        (
+            "filter_list:\n  - name: a\n    filter:\n      - function: custom\n        filter_fn: !function utils.f",
+            "9:filter_list.filter.function",
+        ),
+        (
+            "filter_list:\n  - name: a\n    filter:\n      - function: regex\n        regex_pattern: \"(\"",
+            "10:filter_list.filter.regex_pattern",
+        ),
+        ("doc_to_image: x", "6:doc_to_image"),
+        ("generation_kwargs: {num_beams: 4}", "6:generation_kwargs.num_beams"),
+        ("generation_kwargs:\n  typical_p: 1", "7:generation_kwargs.typical_p"),
+        ("fewshot_config:\n  sampler: balanced", "7:fewshot_config.sampler"),
+        (
+            "fewshot_config: {samples: !function utils.f}",
+            "6:fewshot_config.samples",
+        ),
+        ("description: \"{{ open\"", "6:description"),
+        ("unsafe_code: true", "6:unsafe_code"),
+    ] {
+        assert_eq!(refusals(&format!("{base}{more}\n")), [wanted], "{more}");
+    }
+    let arrow = base.replace(
+        "dataset_path: x",
+        "dataset_path: arrow\ndataset_kwargs: {data_files: a.arrow}",
+    );
+    assert_eq!(refusals(&arrow)[0], "2:dataset_path");
+    // All of it at once.
+    assert_eq!(
+        refusals(&format!("{base}use_prompt: p\nnum_fewshot: many\n")),
+        ["6:use_prompt", "7:num_fewshot"]
+    );
+}
+
+#[test]
+fn a_function_of_another_shape_is_not_taken_for_the_one_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "task: t\ndataset_path: x\ntest_split: test\ndoc_to_text: a\ndoc_to_target: b\nprocess_docs: !function utils.process_sea_law\n";
+    std::fs::write(folder.path().join("t.yaml"), text).unwrap();
+    let module = std::fs::read_to_string(fixtures().join("tasks/utils.py")).unwrap();
+    let load = |module: &str| {
+        std::fs::write(folder.path().join("utils.py"), module).unwrap();
+        Entry::read(&folder.path().join("t.yaml")).unwrap().task(None)
+    };
+    assert!(load(&module).is_ok());
+    for changed in [
+        module.replace("== topic", "!= topic"),
+        module.replace("return dataset.filter", "return dataset.map"),
+        module.replace(".lower()", ".upper()"),
+        module.replace("\"Sea & Law\"", "\"Sea\""),
+    ] {
+        assert_eq!(load(&changed).unwrap_err()[0].key, "process_docs");
+    }
+}
+
+#[test]
+fn groups_hold_tasks_tags_and_groups_with_their_overrides() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    let base = "dataset_path: x\ntest_split: test\ndoc_to_text: a\ndoc_to_target: b\n";
+    write("a.yaml", &format!("task: a\ntag: [letters]\n{base}"));
+    write("b.yaml", &format!("task: b\ntag: letters\n{base}"));
+    write("c.yaml", &format!("task: c\n{base}num_fewshot: 1\n"));
+    write("inner.yaml", "group: inner\ntask: [letters]\n");
+    let group = "group: outer\ngroup_alias: Outer\ntask:\n  - inner\n  - {task: c, num_fewshot: 4}\n  - group: own\n    task: [c]\n    \
+        aggregate_metric_list: [{metric: exact_match, weight_by_size: false}]\naggregate_metric_list:\n  - metric: exact_match\n    \
+        filter_list: none\n";
+    write("outer.yaml", group);
+    let index = Index::build(folder.path()).unwrap();
+    let group = index.group(index.get("outer").unwrap()).unwrap();
+    let tasks: Vec<_> = group
+        .tasks()
+        .into_iter()
+        .map(|task| (task.name.as_str(), task.num_fewshot))
+        .collect();
+    assert_eq!(tasks, [("a", None), ("b", None), ("c", Some(4)), ("c", Some(1))]);
+    assert_eq!(
+        group.aggregates[0].filters.as_deref(),
+        Some(["none".to_owned()].as_slice())
+    );
+    assert!(group.aggregates[0].weight_by_size);
+    let crate::Child::Group(own) = &group.children[2] else {
+        panic!("{:?}", group.children[2]);
+    };
+    assert_eq!(
+        (own.name.as_str(), own.aggregates[0].weight_by_size),
+        ("outer::own", false)
+    );
+
+    write("broken.yaml", "group: broken\ntask: [a, missing]\n");
+    let index = Index::build(folder.path()).unwrap();
+    let refusals = index.group(index.get("broken").unwrap()).unwrap_err();
+    assert!(
+        refusals[0]
+            .to_string()
+            .ends_with("broken.yaml:2: task: missing is no task, group or tag in these folders")
+    );
+}
+
+#[test]
+fn the_load_table_counts_what_loads_and_names_what_does_not() {
+    let table = crate::load_table::LoadTable::of(&fixtures().join("tasks")).unwrap();
+    let tasks = table.kinds["tasks"];
+    assert_eq!((tasks.total, tasks.loaded), (8, 8));
+    assert_eq!(table.native["filter-equal"], 1);
+    assert!(table.markdown().contains("| tasks | 8 | 8 | 100.0 % |"));
+}
