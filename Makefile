@@ -57,7 +57,7 @@ bench-million: build ## One evaluation of a million items, all killed on the way
 chaos: broker bins ## Kill, suspend and cut off real processes, and compare: SEED=, RUNS=, CHAOS_FLAGS=
 	$(TARGET)/debug/tidemill-chaos --seed $(or $(SEED),1) --runs $(or $(RUNS),1) $(CHAOS_FLAGS)
 
-test-engines: bins ## Check the adapters against real engines, installed into .tools/engines (12 GB): ENGINES="vllm sglang"
+test-engines: bins ## Check the adapters against real engines, installed into .tools/engines (about 8 GB): ENGINES="vllm sglang"
 	@for engine in $(or $(ENGINES),embedded llamacpp vllm sglang); do CARGO="$(CARGO)" ops/engines/check $$engine || exit 1; done
 
 humaneval: broker build ## Grade HumanEval end to end, with its own solutions and with wrong ones, as a table: LIMIT=20
