@@ -3,8 +3,8 @@
 use async_nats::jetstream::consumer::PullConsumer;
 use async_nats::jetstream::context::{CreateStreamError, CreateStreamErrorKind, GetStreamErrorKind};
 use async_nats::jetstream::{self, stream};
-use futures::TryStreamExt as _;
 use futures::future::{try_join, try_join_all};
+use futures::{StreamExt as _, TryStreamExt as _};
 use serde::Serialize;
 
 use crate::buckets::Bucket;
@@ -30,6 +30,9 @@ impl Difference {
         self.field == EXISTENCE
     }
 }
+
+/// Streams that one broker makes at once: more than there are.
+const MADE_AT_ONCE: usize = 64;
 
 /// The field of what is not there at all.
 const EXISTENCE: &str = "existence";
@@ -195,9 +198,21 @@ pub async fn carry_out(js: &jetstream::Context, replicas: usize, differences: &[
     let buckets = buckets::ALL
         .iter()
         .filter_map(|bucket| Some((bucket, of(bucket.name)?)));
-    let streams = try_join_all(streams.map(|(stream, difference)| apply_stream(js, stream, replicas, difference)));
-    let buckets = try_join_all(buckets.map(|(bucket, difference)| apply_bucket(js, bucket, replicas, difference)));
-    try_join(streams, buckets).await?;
+    // Several brokers elect a leader for each stream that is made or changed, which takes them longer for many at once than
+    // for one after another; one broker has nothing to elect.
+    let at_once = if replicas > 1 || !differences.iter().all(Difference::is_missing) {
+        1
+    } else {
+        MADE_AT_ONCE
+    };
+    let streams = futures::stream::iter(streams)
+        .map(|(stream, difference)| apply_stream(js, stream, replicas, difference))
+        .buffered(at_once);
+    streams.try_collect::<()>().await?;
+    let buckets = futures::stream::iter(buckets)
+        .map(|(bucket, difference)| apply_bucket(js, bucket, replicas, difference))
+        .buffered(at_once);
+    buckets.try_collect::<()>().await?;
     for durable in durable::fixed().iter().filter(|durable| of(&durable.name).is_some()) {
         ensure(js, durable).await?;
     }

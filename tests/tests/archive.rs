@@ -243,7 +243,9 @@ fn a_regrade_stands_beside_the_first_grades() {
         (&change["old"]["outcome"], &change["new"]["outcome"]),
         (&"incorrect".into(), &"correct".into())
     );
-    assert!(change["reason"].as_str().unwrap().contains("numeric@"), "{change}");
+    let graders = (&change["old"]["grader"], &change["new"]["grader"]);
+    assert_eq!(graders, (&"exact@1".into(), &"numeric@2".into()));
+    assert!(change["reason"].as_str().unwrap().contains("within 1"), "{change}");
     let transition = serde_json::json!([{ "from": "incorrect", "to": "correct", "samples": 4 }]);
     assert_eq!(regraded["transitions"], transition);
     let kept = bench.path("data/objects").join(regraded["folder"].as_str().unwrap());

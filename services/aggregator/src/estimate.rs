@@ -225,7 +225,7 @@ mod tests {
         ] {
             assert_eq!(method(&of(&scores, shape, effort)), Some(expected), "{shape:?}");
         }
-        let many = vec![0.5, 1.0].repeat(MOST_RESAMPLED);
+        let many = [0.5, 1.0].repeat(MOST_RESAMPLED);
         assert_eq!(method(&of(&many, SHARE, Effort::Final)), Some(Method::Normal));
     }
 

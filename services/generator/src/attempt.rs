@@ -205,6 +205,11 @@ impl Budget {
     /// answer which takes long may outlive any number of engines: each such try is a token at least, so the cap bounds them. One
     /// whose tokens are lost is not held against the item either, but bounded on its own.
     fn judge<T>(&mut self, verdict: Verdict<T>, brought: Brought, now: Instant) -> Step<T> {
+        // An answer that says nothing has brought nothing, whatever tokens came with it.
+        let brought = match verdict {
+            Verdict::Suspect(_) => Brought::Nothing,
+            _ => brought,
+        };
         self.weight = u32::from(brought == Brought::Nothing);
         match brought {
             Brought::Nothing => {}

@@ -29,6 +29,9 @@ use crate::sent::Sent;
 const LOAD_PATIENCE: Duration = Duration::from_secs(1);
 const LOOK_PATIENCE: Duration = Duration::from_secs(2);
 
+/// How long a spare sample waits before it asks for a place at all: items that are released together come in any order.
+const SPARES_YIELD: Duration = Duration::from_millis(250);
+
 /// Requests in flight for each item that is taken ahead: the next is at hand when a place becomes free, a place has a choice, and
 /// what is being recorded and acknowledged keeps no place empty. And how many are at least and at most.
 const TAKEN_AHEAD: u32 = 4;
@@ -166,6 +169,9 @@ impl<E: Engine> Pool<E> {
     /// # Cancel safety
     /// Nothing stays booked when the future is dropped.
     pub(crate) async fn book(&self, wish: Wish) -> Result<Booking<'_, E>, Hopeless> {
+        if wish.is_spare {
+            tokio::time::sleep(SPARES_YIELD).await;
+        }
         loop {
             let place = self.place(wish).await?;
             if let Some(booking) = self.booking(place) {

@@ -366,8 +366,11 @@ impl Replicas {
                 let (since, _) = state.turned_away.unwrap_or((now, false));
                 state.turned_away = Some((since, *overloaded));
             }
-            Sign::Good | Sign::Bad | Sign::Stalled => state.turned_away = None,
-            Sign::Away | Sign::Refusing(_) => {}
+            // Answers to what it took before it turned others away say nothing of those that come.
+            Sign::Good | Sign::Bad | Sign::Stalled if state.controller.held_until(now).is_none() => {
+                state.turned_away = None;
+            }
+            Sign::Good | Sign::Bad | Sign::Stalled | Sign::Away | Sign::Refusing(_) => {}
         }
         match sign {
             Sign::Good => {

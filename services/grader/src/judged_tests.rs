@@ -336,7 +336,7 @@ async fn what_fails_one_request_alone_leaves_its_sample_ungraded() {
         })
         .start()
         .unwrap();
-    let config = configured(&engine, 8);
+    let config = configured(&engine, 64);
     let runners = Runners::of(&config.grader);
     let (grader, item) = (grader_of(judged()), asking(ANSWER_MARK));
     let (poison, good) = (saying("poison"), saying("right"));

@@ -236,7 +236,7 @@ mod tests {
     fn what_cannot_be_decided_is_the_graders_fault() {
         let math = Math::try_new(None).unwrap();
         let (target, answer) = (maths::Answer::read("(x+y)^9"), maths::Answer::read("(y+x)^9"));
-        assert_eq!(judged(&[target.clone()], &answer, 20), Err(Error::Budget));
+        assert_eq!(judged(std::slice::from_ref(&target), &answer, 20), Err(Error::Budget));
         assert!(judged(&[target], &answer, Steps::DEFAULT).unwrap().0);
         assert!(math.judge(&item(&[], &[]), &Answer::whole("5")).is_err());
         assert!(math.judge(&item(&[" "], &[]), &Answer::whole("5")).is_err());

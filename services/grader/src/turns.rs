@@ -29,6 +29,9 @@ const LEAST_SPACING: Duration = Duration::from_millis(1);
 /// Longest time until one comes back. The broker goes through all that are out each time one is due, so it is not short.
 pub(crate) const LONGEST: Duration = Duration::from_secs(300);
 
+/// Those of the longest pauses are due together at such times: the broker then goes through all that are out once.
+const STEP_SECONDS: u64 = 2;
+
 /// A time, counted from whatever the owner of the lane counts from.
 pub(crate) type Moment = Duration;
 
@@ -295,7 +298,8 @@ impl<E: Clone + Eq + Hash, W> Lane<E, W> {
         }
         // Many more than come back in that time: spread over half of it, by place, or all would return as they were taken.
         let spread = f64::from((place.sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32) / f64::from(u32::MAX);
-        LONGEST.mul_f64(0.5 + spread / 2.0)
+        let due = (now + LONGEST.mul_f64(0.5 + spread / 2.0)).as_secs() / STEP_SECONDS * STEP_SECONDS;
+        Duration::from_secs(due).saturating_sub(now)
     }
 }
 

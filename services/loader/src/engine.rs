@@ -283,6 +283,9 @@ async fn started(config: &Loader, event: &EvaluationEvent, uri: &str) -> Result<
     Ok(engines)
 }
 
+/// Between two looks at an engine that does not answer yet.
+const LONGEST_PAUSE: Duration = Duration::from_millis(400);
+
 /// Asks for a real answer until one comes, the patience ends, or the process dies.
 async fn answer(
     url: &str,
@@ -292,7 +295,8 @@ async fn answer(
     kind: Option<EngineKind>,
 ) -> Result<Ready, EngineError> {
     let begun = Instant::now();
-    let mut backoff = Backoff::new(Duration::from_millis(30), Duration::from_secs(2));
+    // A replica that comes late is to have work within a second.
+    let mut backoff = Backoff::new(Duration::from_millis(30), LONGEST_PAUSE);
     loop {
         let source = match probe(url, model, kind).await {
             Ok(probed) => {

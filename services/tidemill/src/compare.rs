@@ -43,8 +43,8 @@ async fn compare(session: &Session, args: &Compare) -> anyhow::Result<Report> {
     let first = side::find(&following, &args.first, suite)?;
     let second = side::find(&following, &args.second, suite)?;
     let (first, second) = side::pair(&first, &second)?;
-    let first = side::read(&session.context, first).await?;
-    let second = side::read(&session.context, second).await?;
+    let first = Box::pin(side::read(&session.context, first)).await?;
+    let second = Box::pin(side::read(&session.context, second)).await?;
     let (refused, allowed) = unlike::sorted(unlike::unlike(&first, &second), &args.allow);
     if !refused.is_empty() {
         let each: Vec<String> = refused

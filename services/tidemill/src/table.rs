@@ -75,10 +75,12 @@ const HEADER: [&str; 22] = [
 /// What a narrow terminal shows of [`HEADER`].
 const NARROW: [usize; 15] = [1, 3, 4, 7, 8, 9, 10, 11, 13, 14, 15, 16, 17, 18, 20];
 
+type Says = fn(&BenchmarkResult) -> bool;
+
 /// Whether a column says something of a benchmark; those that are not here always do. The share that was cut inside its
 /// reasoning, the score without what was cut, and with what was answered before; how far a mean over a part of the samples can
 /// be trusted; and samples that were continued, or hold replaced characters.
-const ONLY_WHERE: [(usize, fn(&BenchmarkResult) -> bool); 7] = [
+const ONLY_WHERE: [(usize, Says); 7] = [
     (9, |one| one.truncated_in_reasoning > 0),
     (10, |one| one.outcomes.truncated > 0),
     (11, |one| one.outcomes.truncated > 0),

@@ -27,7 +27,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // Nothing is left to do when stderr is gone too.
-            let _ = writeln!(io::stderr(), "{error}");
+            writeln!(io::stderr(), "{error}").ok();
             ExitCode::FAILURE
         }
     }

@@ -4,7 +4,7 @@ use dashu_ratio::RBig;
 
 use crate::answer::{Answer, MAX_CANONICAL_BYTES, words};
 use crate::compare::{elements, hash, hoisted, points};
-use crate::evaluate::{Complex, Evaluator, Point, digits};
+use crate::evaluate::{Complex, Evaluator, digits};
 use crate::node::{Node, Relation};
 use crate::normal::normal;
 use crate::polynomial::{Atom, Exponent, Fraction, Polynomial, Unformed};
@@ -121,9 +121,9 @@ fn scalar(node: &Node, steps: &mut Steps) -> Option<String> {
     match normal(node, steps) {
         Ok(formed) => match readable(&formed) {
             Some(text) => Some(text),
-            None => by_value(node, steps),
+            None => by_value(node, &names(&formed), steps),
         },
-        Err(Unformed::None) => by_value(node, steps),
+        Err(Unformed::None) => by_value(node, &node.names(), steps),
         Err(Unformed::Undefined | Unformed::Exhausted) => None,
     }
 }
@@ -180,14 +180,30 @@ fn atom_written(atom: &Atom, exponent: Exponent) -> String {
     }
 }
 
-/// The digits of a constant, or a hash of the values at fixed points.
-fn by_value(node: &Node, steps: &mut Steps) -> Option<String> {
-    let names = node.names();
+/// The variables that are left in a form.
+fn names(formed: &Fraction) -> Vec<String> {
+    let atoms = [&formed.above, &formed.below]
+        .into_iter()
+        .flat_map(|side| side.terms.keys().flatten());
+    let mut names: Vec<String> = atoms
+        .filter_map(|(atom, _)| match atom {
+            Atom::Name(name) => Some(name.clone()),
+            _ => None,
+        })
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// The digits of a constant, or a hash of the values at fixed points. Variables that cancel have a value, and no part in the form.
+fn by_value(node: &Node, left: &[String], steps: &mut Steps) -> Option<String> {
+    let points = points(&node.names());
     let mut evaluator = Evaluator::new(steps);
-    if names.is_empty() {
-        return evaluator.value(node, &Point::new()).ok().map(|value| complex(&value));
+    if left.is_empty() {
+        return evaluator.value(node, points.first()?).ok().map(|value| complex(&value));
     }
-    let values: Vec<String> = points(&names)
+    let values: Vec<String> = points
         .iter()
         .map(|point| {
             evaluator
@@ -198,7 +214,7 @@ fn by_value(node: &Node, steps: &mut Steps) -> Option<String> {
     if values.iter().all(String::is_empty) {
         return None;
     }
-    let names: Vec<&str> = names.iter().map(|name| name.trim_start_matches('\\')).collect();
+    let names: Vec<&str> = left.iter().map(|name| name.trim_start_matches('\\')).collect();
     Some(format!(
         "of {}: {:016x}",
         names.join(", "),

@@ -41,7 +41,7 @@ fn collection() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn an_answer_equals_itself_rewritten(answer in collection(), rewrite in 0..8_usize) {

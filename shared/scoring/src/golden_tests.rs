@@ -162,7 +162,7 @@ fn instructions_are_followed_where_the_published_checks_say_so() {
     let mut seen = std::collections::BTreeSet::new();
     let mut differing = Vec::new();
     for row in golden.instructions {
-        let instructions = Instructions::try_new(&[&row.id], &[row.arguments.clone()]).unwrap();
+        let instructions = Instructions::try_new(&[&row.id], std::slice::from_ref(&row.arguments)).unwrap();
         assert_eq!(row.followed.len(), golden.texts.len());
         for (text, wanted) in golden.texts.iter().zip(row.followed) {
             let Some(wanted) = wanted else { continue };

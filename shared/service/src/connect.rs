@@ -237,8 +237,26 @@ pub async fn prepare(broker: &Broker, config: &Config, store: &Store, create: bo
         let differences = differences.iter().map(ToString::to_string).collect();
         return Err(ConnectError::Streams { differences });
     }
-    agree_on_format(broker).await?;
-    agree_on_store(broker, store).await
+    led(config, || agree_on_format(broker)).await?;
+    led(config, || agree_on_store(broker, store)).await
+}
+
+/// Asks a broker that may still be electing the leader of what is asked for, as long as it may take to be reached.
+async fn led<T, F>(config: &Config, ask: impl Fn() -> F) -> Result<T, ConnectError>
+where
+    F: Future<Output = Result<T, ConnectError>>,
+{
+    let mut backoff = Backoff::standard();
+    let begun = tokio::time::Instant::now();
+    loop {
+        match ask().await {
+            Err(ConnectError::Request(reason)) if begun.elapsed() < config.broker.connect_timeout => {
+                tracing::debug!(reason, "the broker does not answer yet");
+                tokio::time::sleep(backoff.next_pause()).await;
+            }
+            answered => return answered,
+        }
+    }
 }
 
 async fn meta(broker: &Broker) -> Result<async_nats::jetstream::kv::Store, ConnectError> {

@@ -240,10 +240,8 @@ async fn settle_failure(
     match action {
         Action::Ack => acknowledge(context, acker).await,
         Action::Nak(by_count) => {
-            if failure.class != Class::Cancelled {
-                if is_said("will be tried again", subject, reason) {
-                    tracing::warn!(subject, reason, failures, delivered, "will be tried again");
-                }
+            if failure.class != Class::Cancelled && is_said("will be tried again", subject, reason) {
+                tracing::warn!(subject, reason, failures, delivered, "will be tried again");
             }
             let newer = context.config.service.newer_patience / MOST_TIMES_LEFT;
             let pause = match failure.class {

@@ -86,7 +86,7 @@ fn material(fields: &mut Fields<'_, '_>, is_pair: bool) -> Option<Vec<Material>>
         if key == "reference" && !is_pair {
             continue;
         }
-        if key == "prompt" && fields.raw(key).is_none() {
+        if key == "prompt" && !fields.is_for_stored_items() && fields.raw(key).is_none() {
             fields.missing(key);
             is_whole = false;
         }

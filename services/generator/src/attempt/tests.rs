@@ -428,6 +428,19 @@ fn tries_are_spread_so_that_an_engine_may_fail_for_some_seconds() {
 }
 
 #[test]
+fn an_answer_that_says_nothing_is_asked_for_as_often_whatever_tokens_came_with_it() {
+    for brought in [Brought::Nothing, Brought::Lost, Brought::Kept] {
+        let mut budget = Budget::new(5);
+        let mut tries = 1;
+        let suspect = || Verdict::Suspect(answer(Ending::Empty));
+        while let Step::Again { .. } = budget.judge(suspect(), brought, Instant::now()) {
+            tries += 1;
+        }
+        assert_eq!(tries, 3, "{brought:?}");
+    }
+}
+
+#[test]
 fn the_first_loss_of_an_engine_is_no_reason_to_wait_and_later_ones_are() {
     let mut budget = Budget::new(3);
     let mut lose = || match budget.judge(down(true), Brought::Nothing, Instant::now()) {

@@ -120,6 +120,30 @@ async fn a_free_place_is_handed_to_whoever_waits_longest_and_wakes_nobody_else()
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_spare_sample_that_comes_first_leaves_the_place_to_what_comes_with_it() {
+    let pool = pool(&[1]);
+    let spare = Wish {
+        is_spare: true,
+        ..Wish::default()
+    };
+    let order = Mutex::new(Vec::new());
+    let took = |wish: Wish, name| {
+        let (pool, order) = (&pool, &order);
+        async move {
+            let booking = pool.book(wish).await.unwrap();
+            order.lock().unwrap().push(name);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            drop(booking);
+        }
+    };
+    tokio::join!(took(spare, "spare"), async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        took(Wish::default(), "declared before").await;
+    });
+    assert_eq!(order.into_inner().unwrap(), ["declared before", "spare"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_place_that_was_handed_to_one_who_gave_up_goes_to_the_next() {
     let pool = pool(&[1]);
     let held = booked(&pool, 1).await;

@@ -550,6 +550,30 @@ fn why_a_replica_takes_nothing_is_told_until_it_takes_something() {
     let refusing = trouble(&replicas, now + Duration::from_secs(4)).unwrap();
     assert_eq!((refusing.kind, refusing.since_seconds), (TroubleKind::Refusing, 4));
     assert_eq!(refusing.reason.as_deref(), Some("no such model"));
-    replicas.note(index, Sign::Good, now);
-    assert_eq!(trouble(&replicas, now), None, "since {begun:?}");
+    replicas.note(index, Sign::Good, now + Duration::from_secs(60));
+    assert_eq!(
+        trouble(&replicas, now + Duration::from_secs(60)),
+        None,
+        "since {begun:?}"
+    );
+}
+
+#[test]
+fn answers_to_what_was_taken_before_do_not_hide_that_others_are_turned_away() {
+    let now = Instant::now();
+    let mut replicas = Replicas::new(1, Duration::from_secs(120));
+    let index = replicas.join("a", 8, now);
+    let hour = Duration::from_secs(3_600);
+    let busy = Sign::Busy {
+        overloaded: true,
+        pause: Some(hour),
+    };
+    replicas.note(index, busy, now);
+    let later = now + Duration::from_secs(30);
+    replicas.note(index, Sign::Good, later);
+    let told = replicas.capacity(later).replicas[0].trouble.clone().unwrap();
+    assert_eq!((told.kind, told.since_seconds), (TroubleKind::Overloaded, 30));
+    let due = now + hour * 2;
+    replicas.note(index, Sign::Good, due);
+    assert_eq!(replicas.capacity(due).replicas[0].trouble, None);
 }

@@ -45,7 +45,9 @@ pub(super) fn damage(kind: FaultKind, endpoint: Endpoint, body: &[u8]) -> Vec<u8
         }
     }
     if matches!(kind, FaultKind::Empty | FaultKind::Blank) {
-        value["usage"]["completion_tokens"] = json!(0);
+        let prompt_tokens = value["usage"]["prompt_tokens"].clone();
+        let usage = &mut value["usage"];
+        (usage["completion_tokens"], usage["total_tokens"]) = (json!(0), prompt_tokens);
     }
     let text = value.to_string();
     let raw: &[u8] = match kind {
@@ -70,6 +72,11 @@ fn change(kind: FaultKind, endpoint: Endpoint, choice: &mut Value) {
             *content = json!(format!("{MARK}{text}"));
         }
         _ => {}
+    }
+    if matches!(kind, FaultKind::Empty | FaultKind::Blank)
+        && let Some(tokens) = choice.get_mut("token_ids")
+    {
+        *tokens = json!([]);
     }
     match kind {
         FaultKind::Empty | FaultKind::Blank | FaultKind::StopAtCap => choice["finish_reason"] = json!("stop"),

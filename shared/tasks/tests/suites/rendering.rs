@@ -125,12 +125,12 @@ fn fields_left_out_take_their_documented_defaults() {
 #[test]
 fn a_prompt_is_sent_as_it_is_written() {
     let fields = "data = \"rows.jsonl\"\nprompt = \"<b>{{ q }}</b>\\n\\n\"\ntarget = \"{{ a }} \"";
-    let rows = "{\"q\": \"a < b & \\\"c\\\" \\u0000 {{ x }}\", \"a\": \"y\"}";
+    let rows = "{\"q\": \"a < b & \\\"c\\\" \\u0001 {{ x }}\", \"a\": \"y\"}";
     let items = Folder::new()
         .with("suite.toml", suite(fields))
         .with("rows.jsonl", rows)
         .items();
-    assert_eq!(text(&items[0]), "<b>a < b & \"c\" \0 {{ x }}</b>\n\n");
+    assert_eq!(text(&items[0]), "<b>a < b & \"c\" \u{1} {{ x }}</b>\n\n");
     assert_eq!(items[0].targets, ["y "]);
 }
 
