@@ -15,7 +15,7 @@ endif
 
 .DEFAULT_GOAL := help
 .PHONY: help build demo test test-engines ci humaneval scoring-golden bench bench-hot bench-resume bench-delivery bench-million chaos simulate lint fmt fmt-check clippy docs deny spelling schemas generated \
-	broker bins rust-test python-test python-run ops-test clean
+	test-parity harness-golden broker bins rust-test python-test python-run ops-test clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +62,14 @@ test-engines: bins ## Check the adapters against real engines, installed into .t
 
 humaneval: broker build ## Grade HumanEval end to end, with its own solutions and with wrong ones, as a table: LIMIT=20
 	$(PYTHON) ops/humaneval --program $(TARGET)/release/tidemill $(if $(LIMIT),--limit $(LIMIT))
+
+test-parity: bins broker ## Compare with lm-evaluation-harness on the same tasks and server, installed into .tools/parity (1 GB)
+	$(PYTHON) -m venv $(TOOLS)/parity
+	$(TOOLS)/parity/bin/python -m pip install --quiet --requirement ops/parity/requirements.txt
+	$(TOOLS)/parity/bin/python ops/parity/run.py --program $(TARGET)/debug/tidemill $(PARITY_FLAGS)
+
+harness-golden: ## Write anew what lm-evaluation-harness makes of the fixtures of shared/harness; needs make test-parity once
+	HF_HUB_OFFLINE=1 $(TOOLS)/parity/bin/python ops/parity/golden.py shared/harness/fixtures
 
 scoring-golden: ## Write anew what other packages score, installed into .tools/scoring (60 MB): the tests of shared/scoring compare with it
 	$(PYTHON) -m venv --clear $(TOOLS)/scoring

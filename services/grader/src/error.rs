@@ -104,6 +104,9 @@ pub enum Error {
         /// The family.
         family: &'static str,
     },
+    /// The task's filters and metrics cannot be applied.
+    #[error("apply the task's filters and metrics: {0}")]
+    Pipelines(String),
     /// The family broke.
     #[error("grade without a panic: {0}")]
     Panic(String),

@@ -19,4 +19,9 @@ pub(crate) trait Family: fmt::Debug + Send + Sync {
     /// # Errors
     /// What is wrong with the item or the grader; never with the answer.
     fn judge(&self, item: &Item, answer: &Answer<'_>) -> Result<Option<Finding>, Error>;
+
+    /// Whether an answer that was cut adds to metrics what a whole one of this text adds.
+    fn measures_cut_answers(&self) -> bool {
+        false
+    }
 }

@@ -23,6 +23,7 @@ use crate::likelihood::Likelihood;
 use crate::maths::Math;
 use crate::numeric::Numeric;
 use crate::overlap::{Bleu, Chrf, F1, Rouge};
+use crate::pipelines::Pipelines;
 use crate::regex::Regex;
 use crate::runner::{Runner, Runners};
 use crate::{Error, Postponed, likelihood};
@@ -51,6 +52,8 @@ enum Way {
     Text(Arc<dyn Family>),
     /// The log-probabilities of the choices.
     Choices(Likelihood),
+    /// The text of the answer or the log-probabilities of the choices, whichever the task asked for.
+    Pipelines(Arc<Pipelines>),
     /// The text of the answer, and what something outside of this process says of it.
     Outside(Arc<dyn Runner>),
 }
@@ -83,6 +86,7 @@ impl Grader {
         match &self.way {
             Ok(Way::Text(family)) => family.name(),
             Ok(Way::Choices(_)) => likelihood::NAME,
+            Ok(Way::Pipelines(pipelines)) => pipelines.name(),
             Ok(Way::Outside(runner)) => runner.name(),
             Err(_) => self.kind,
         }
@@ -172,6 +176,11 @@ impl Grader {
         let way = self.way.as_ref().map_err(Clone::clone)?;
         match (way, completion.ending) {
             (Way::Choices(likelihood), Ending::Scored) => likelihood.judge(item, &completion.choices),
+            (Way::Pipelines(pipelines), Ending::Scored) => pipelines.score(item, &completion.choices),
+            (Way::Pipelines(pipelines), _) => match Answer::of(&completion.text, &self.reasoning) {
+                Some(answer) => pipelines.judge(item, &answer),
+                None => Ok(None),
+            },
             (Way::Choices(_), ending) | (_, ending @ Ending::Scored) => Err(Error::Kind {
                 ending: ending.label(),
                 family: self.name(),
@@ -195,7 +204,13 @@ impl Grader {
                 judge: error.judge(),
                 ..Verdict::of(error.outcome())
             },
-            Ok(Some(finding)) => Verdict::of_finding(self.in_order(finding), is_cut),
+            Ok(Some(finding)) => {
+                let mut verdict = Verdict::of_finding(self.in_order(finding), is_cut);
+                if is_cut && !self.measures_cut_answers() {
+                    verdict.measures.clear();
+                }
+                verdict
+            }
             Ok(None) if is_cut => Verdict::of(Outcome::Truncated),
             Ok(None) => Verdict {
                 reason: self.why_no_answer(completion),
@@ -217,6 +232,15 @@ impl Grader {
             finding.measures = self.metrics.iter().map(|name| name.as_ref().and_then(of)).collect();
         }
         finding
+    }
+
+    /// What a cut answer would have added to a metric is not known, except to a family that takes its text for whole.
+    fn measures_cut_answers(&self) -> bool {
+        match &self.way {
+            Ok(Way::Text(family)) => family.measures_cut_answers(),
+            Ok(Way::Pipelines(pipelines)) => pipelines.measures_cut_answers(),
+            _ => false,
+        }
     }
 
     /// The answer had not begun: the engine split off reasoning and nothing came behind it, or a reasoning block is open.
@@ -258,6 +282,7 @@ fn way(spec: &GraderSpec) -> Result<Way, Error> {
         }
         GraderSpec::Choice { pattern } => Way::Text(Arc::new(Choice::try_new(pattern.as_deref())?)),
         GraderSpec::Likelihood { normalise } => Way::Choices(Likelihood { normalise: *normalise }),
+        GraderSpec::Pipelines { grading, .. } => Way::Pipelines(Arc::new(Pipelines::try_new(grading)?)),
         GraderSpec::Code {
             language,
             program,
@@ -334,8 +359,7 @@ impl Verdict {
             extractor: Some(finding.extractor.to_owned()),
             span: finding.span,
             canonical: finding.canonical,
-            // What a cut answer would have added to a metric is not known.
-            measures: if is_cut { Vec::new() } else { finding.measures },
+            measures: finding.measures,
             reason: finding.reason,
             judge: finding.judge,
             ..verdict

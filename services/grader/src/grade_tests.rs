@@ -527,3 +527,27 @@ async fn a_sandbox_that_does_not_start_any_more_is_looked_at_again() {
 fn open_to_all() -> std::fs::Permissions {
     std::os::unix::fs::PermissionsExt::from_mode(0o755)
 }
+
+#[test]
+fn a_task_of_the_harness_measures_cut_answers_as_they_are_and_scores_them_as_cut() {
+    let spec = GraderSpec::Pipelines {
+        grading: "metric_list: [{metric: exact_match}]".to_owned(),
+        by_likelihood: false,
+    };
+    let mut item = item(&["7"], &[]);
+    item.material = vec![("target".to_owned(), "\"7\"".to_owned())];
+    let grade = |completion: &Completion| grade(&spec, &item, completion, Timestamp(3));
+    let cut = grade(&ended(Ending::Length, "7"));
+    assert_eq!(
+        (cut.outcome, cut.score, cut.score_before_cut),
+        (Outcome::Truncated, 0.0, Some(1.0))
+    );
+    assert_eq!(cut.measures, [Some(Measured::Value(1.0))]);
+    let whole = grade(&completion("8"));
+    assert_eq!(
+        (whole.outcome, whole.measures),
+        (Outcome::Incorrect, vec![Some(Measured::Value(0.0))])
+    );
+    // A log-probability that was not asked for by this task is the grader's fault, and no score.
+    assert_eq!(grade(&ended(Ending::Scored, "")).outcome, Outcome::GraderError);
+}

@@ -28,6 +28,7 @@ mod number;
 mod numeric;
 mod overlap;
 mod pattern;
+mod pipelines;
 mod pool;
 mod regex;
 mod runner;

@@ -86,7 +86,7 @@ fn value(normalise: Normalise, choice: &str, score: &ChoiceScore) -> Result<f64,
 }
 
 /// An engine that does not compute log-probabilities says 0 for all of them, which is certainty for every choice at once.
-fn check(item: &Item, scores: &[ChoiceScore]) -> Result<(), Error> {
+pub(crate) fn check(item: &Item, scores: &[ChoiceScore]) -> Result<(), Error> {
     if scores.len() != item.choices.len() {
         return Err(Error::Scores(format!(
             "{} scores for {} choices",

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 use tidemill_archive::{Row, Samples};
-use tidemill_domain::{Completion, Outcome, Prompt};
+use tidemill_domain::{Benchmark, Completion, Grade, Measured, Outcome, Prompt};
 use tidemill_service::Context;
 
 use crate::arguments::Items;
@@ -101,6 +101,7 @@ fn json_row(row: &Row<'_>) -> Value {
         "outcome": row.outcome(),
         "score": graded.filter(|grade| grade.outcome.is_scored()).map(|grade| grade.score),
         "score_before_cut": graded.and_then(|grade| grade.score_before_cut),
+        "measures": graded.map(|grade| measures(row.benchmark, grade)),
         "grader": graded.map(|grade| &grade.grader),
         "reason": row.reason(),
         "finish_reason": completed.and_then(|completion| completion.finish_reason.as_ref()),
@@ -125,6 +126,22 @@ fn json_row(row: &Row<'_>) -> Value {
             "graded": graded.map(|grade| grade.graded),
         },
     })
+}
+
+/// What the sample adds to each metric, by the metric's name.
+fn measures(benchmark: &Benchmark, grade: &Grade) -> Value {
+    let named = benchmark.metrics.iter().zip(&grade.measures);
+    let shown = named.map(|(metric, measured)| {
+        let value = match measured {
+            Some(Measured::Value(value)) => json!(value),
+            Some(Measured::Weighted { value, weight }) => json!({"value": value, "weight": weight}),
+            Some(Measured::Labels { truth, predicted }) => json!({"truth": truth, "predicted": predicted}),
+            Some(Measured::Counts(counts)) => json!(counts),
+            None => Value::Null,
+        };
+        (metric.name.clone(), value)
+    });
+    Value::Object(shown.collect())
 }
 
 fn plain(row: &Value) -> String {

@@ -112,6 +112,14 @@ pub enum GraderSpec {
     /// Another model says what the answer is worth. Reads of an item's material: `judge_prompt`, `judge_system`,
     /// `judge_reference`.
     Judge(JudgeSpec),
+    /// The filters and metrics of a task file of lm-evaluation-harness. Reads of an item's material, as JSON: `target` and
+    /// `targets_are_lists` of a generated answer, `gold` of choices, `choices` of both.
+    Pipelines {
+        /// Filters and metrics, as the keys of a task file that say them.
+        grading: String,
+        /// Nothing is generated: log-probabilities are asked for.
+        by_likelihood: bool,
+    },
 }
 
 impl GraderSpec {
@@ -134,7 +142,21 @@ impl GraderSpec {
             Self::JsonSchema { .. } => "json_schema",
             Self::Command { .. } => "command",
             Self::Judge(_) => "judge",
+            Self::Pipelines { .. } => "pipelines",
         }
+    }
+
+    /// Nothing is generated: log-probabilities of continuations are asked for.
+    #[must_use]
+    pub const fn is_likelihood(&self) -> bool {
+        matches!(
+            self,
+            Self::Likelihood { .. }
+                | Self::Pipelines {
+                    by_likelihood: true,
+                    ..
+                }
+        )
     }
 
     /// What a benchmark with this grader measures beside its score.

@@ -248,7 +248,7 @@ impl Benchmark {
     /// Nothing is generated: the choices' log-probabilities are asked for.
     #[must_use]
     pub const fn is_likelihood(&self) -> bool {
-        matches!(self.grader, GraderSpec::Likelihood { .. })
+        self.grader.is_likelihood()
     }
 
     /// Samples of each item that are not spare: the first ones, at least one.

@@ -39,7 +39,8 @@ pub(crate) fn resolve(grader: &GraderSpec, target: &Value, choices: Vec<String>)
         | GraderSpec::Regex { .. }
         | GraderSpec::RegexChain { .. }
         | GraderSpec::Math { .. }
-        | GraderSpec::Code { .. } => Ok(Answer::plain(texts(&targets)?)),
+        | GraderSpec::Code { .. }
+        | GraderSpec::Pipelines { .. } => Ok(Answer::plain(texts(&targets)?)),
         GraderSpec::F1 { .. } | GraderSpec::Rouge { .. } | GraderSpec::Bleu { .. } | GraderSpec::Chrf { .. } => {
             let targets = texts(&targets)?;
             tidemill_scoring::comparable(&targets).map_err(|error| error.to_string())?;

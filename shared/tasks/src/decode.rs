@@ -16,6 +16,7 @@ use crate::grader_spec::{self, GraderEntry, Material};
 use crate::groups::{self, GroupEntry};
 use crate::shots_spec::{self, ShotsEntry};
 use crate::suite::{MAX_FAILURE_RATE, MAX_TOKENS, REPETITION_PENALTY, SAMPLES, TOP_P};
+use crate::task::{self, TaskEntry};
 use crate::{options, template};
 
 /// A suite file that was read. What could not be is missing here and was reported.
@@ -26,6 +27,8 @@ pub(crate) struct Decoded {
     pub(crate) groups: Vec<GroupEntry>,
     /// The names of all benchmarks as written, also of those that could not be read.
     pub(crate) names: Vec<String>,
+    /// Benchmarks that task files describe.
+    pub(crate) tasks: Vec<TaskEntry>,
 }
 
 /// A benchmark that is complete enough to be rendered.
@@ -87,6 +90,7 @@ pub(crate) fn decode(file: &Path, text: &str, problems: &mut Problems) -> Decode
         benchmarks: Vec::new(),
         groups: Vec::new(),
         names: Vec::new(),
+        tasks: Vec::new(),
     }
 }
 
@@ -99,23 +103,23 @@ fn suite(text: &str, table: &DeTable<'_>, place: &Place, problems: &mut Problems
     let defaults = options::defaults(text, &mut fields);
     let tables = fields.raw("benchmark");
     let names = names(tables);
-    let benchmarks = match tables.map(|value| (value, value.get_ref().as_array())) {
+    let (benchmarks, tasks) = match tables.map(|value| (value, value.get_ref().as_array())) {
         Some((_, Some(array))) if !array.is_empty() => decode_benchmarks(text, array.iter(), defaults, &mut fields),
         Some((value, Some(_))) => {
             let line = fields.line(value);
             fields.error("benchmark", line, "is empty: a suite needs at least one [[benchmark]]");
-            Vec::new()
+            Default::default()
         }
         Some((value, None)) => {
             let line = fields.line(value);
             fields.error("benchmark", line, "must be an array of tables, written [[benchmark]]");
-            Vec::new()
+            Default::default()
         }
         None => {
             fields
                 .problems()
                 .error(place.clone(), "has no [[benchmark]]; a suite needs at least one");
-            Vec::new()
+            Default::default()
         }
     };
     let groups = groups::decode(text, &mut fields);
@@ -133,6 +137,7 @@ fn suite(text: &str, table: &DeTable<'_>, place: &Place, problems: &mut Problems
         benchmarks,
         groups,
         names,
+        tasks,
     }
 }
 
@@ -154,9 +159,9 @@ fn decode_benchmarks<'a, 'i: 'a>(
     tables: impl Iterator<Item = &'a Spanned<DeValue<'i>>>,
     defaults: Option<&'a DeTable<'i>>,
     suite: &mut Fields<'_, 'i>,
-) -> Vec<BenchmarkEntry> {
+) -> (Vec<BenchmarkEntry>, Vec<TaskEntry>) {
     let mut names = HashMap::new();
-    let mut entries = Vec::new();
+    let (mut entries, mut tasks) = (Vec::new(), Vec::new());
     for (value, number) in tables.zip(1..) {
         let line = suite.line(value);
         let Some(table) = value.get_ref().as_table() else {
@@ -179,18 +184,16 @@ fn decode_benchmarks<'a, 'i: 'a>(
                 );
             }
         }
-        entries.extend(benchmark(text, fields));
+        if table.contains_key("task") {
+            tasks.extend(task::decode(fields));
+        } else {
+            entries.extend(benchmark(text, fields));
+        }
     }
-    entries
+    (entries, tasks)
 }
 
 fn benchmark(text: &str, mut fields: Fields<'_, '_>) -> Option<BenchmarkEntry> {
-    if let Some(task) = fields.raw("task") {
-        let line = fields.line(task);
-        let message = "task files are not available in this version; write the benchmark out with data, prompt, target and grader";
-        fields.error("task", line, message);
-        return None;
-    }
     let base = fields.place().file.parent().unwrap_or(Path::new("")).to_owned();
     let name = fields.required::<String>("name", |name| valid(BenchmarkName::try_new(name.as_str())));
     let data = fields.required::<String>("data", |data| DataFile::locate(data, &base).map(|_| ()));

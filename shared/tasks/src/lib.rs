@@ -34,6 +34,7 @@ mod render;
 mod shots;
 mod shots_spec;
 mod sink;
+mod task;
 mod template;
 
 pub use error::{BenchmarkLabel, Place, SuiteError, SuiteErrors, Warning};

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use tidemill_domain::Manifest;
+use tidemill_domain::{Benchmark, Manifest};
 
 use crate::error::{Place, Problems, SuiteErrors, Warning};
 use crate::sink::{Sink, Stopped};
-use crate::{decode, groups, render};
+use crate::{decode, groups, render, task};
 
 /// A suite that is ready to be evaluated.
 #[derive(Debug, Clone, PartialEq)]
@@ -77,7 +77,18 @@ fn render(path: &Path, text: &str, problems: &mut Problems, sink: &mut dyn Sink)
         benchmarks.extend(render::benchmark(entry, problems, sink)?);
     }
     groups::check(&decoded.groups, &decoded.names, &decoded.benchmarks, problems);
-    let groups = groups::resolve(&decoded.groups, &benchmarks);
+    let mut groups = groups::resolve(&decoded.groups, &benchmarks);
+    for entry in &decoded.tasks {
+        let rendered = task::render(entry, benchmarks.len(), problems, sink)?;
+        for benchmark in rendered.benchmarks {
+            if benchmarks.iter().any(|known: &Benchmark| known.name == benchmark.name) {
+                let message = format!("benchmark {} is there already", benchmark.name);
+                problems.error(Place::of(path).field("task"), message);
+            }
+            benchmarks.push(benchmark);
+        }
+        groups.extend(rendered.groups);
+    }
     let (max_failure_rate, suite) = (decoded.max_failure_rate, decoded.suite);
     Ok(suite.map(|suite| Manifest {
         suite,

@@ -165,6 +165,7 @@ pub fn misfit(grader: &GraderSpec, item: &Item) -> Option<String> {
             | GraderSpec::Command { .. }
             | GraderSpec::Judge(_)
             | GraderSpec::Likelihood { .. }
+            | GraderSpec::Pipelines { .. }
     );
     if is_by_target && item.targets.is_empty() {
         return Some(format!(
@@ -202,7 +203,7 @@ fn is_letter_among(target: &str, choices: usize) -> bool {
 }
 
 const fn is_by_likelihood(grader: &GraderSpec) -> bool {
-    matches!(grader, GraderSpec::Likelihood { .. })
+    grader.is_likelihood()
 }
 
 fn decode(path: &Path, text: &str, problems: &mut Problems) -> Option<Overrides> {

@@ -18,3 +18,5 @@ mod schema;
 mod streaming;
 #[cfg(test)]
 mod support;
+#[cfg(test)]
+mod tasks;

@@ -291,12 +291,6 @@ fn graders_of_other_kinds_and_options_are_refused() {
 }
 
 #[test]
-fn task_files_are_refused_for_now() {
-    let text = "name = \"s\"\nversion = \"1\"\ntier = \"canary\"\n[[benchmark]]\ntask = \"mmlu.yaml\"\n";
-    insta::assert_snapshot!(Folder::new().with("suite.toml", text).errors());
-}
-
-#[test]
 fn chat_prompts_that_no_server_takes_are_refused() {
     let errors = |messages: &str| {
         suite_errors(&format!(

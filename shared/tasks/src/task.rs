@@ -1,0 +1,409 @@
+//! Benchmarks that a task file of lm-evaluation-harness describes: one task, or a group of them.
+//!
+//! The file says what is asked and how answers are graded; here its rows become items. An item's id is its row's number from 0,
+//! after the rows that the task leaves out, as in lm-evaluation-harness.
+
+mod datasets;
+mod item;
+
+use std::path::{Path, PathBuf};
+
+use tidemill_domain::{
+    Aggregation, Average, Benchmark, BenchmarkName, BlockRef, Digest, GraderSpec, Group, GroupMean, Item, Member,
+    Metric, MetricSource, Outline, Packer, Reasoning, Settings, WholeBenchmark,
+};
+use tidemill_harness::metric::{self, Measure};
+use tidemill_harness::native::AggregationRule;
+use tidemill_harness::request::{Asker, ShotSource};
+use tidemill_harness::task::OutputType;
+use tidemill_harness::{AggregateMetric, Child, Entry, Index, Kind, Refusal, Task};
+
+use crate::error::{Place, Problems};
+use crate::faults::Faults;
+use crate::fields::{Fields, any};
+use crate::sink::{Sink, Stopped};
+use datasets::Datasets;
+
+/// A `[[benchmark]]` with `task`.
+pub(crate) struct TaskEntry {
+    place: Place,
+    /// The task file.
+    file: PathBuf,
+    /// Where files of datasets are looked for: the suite's folder.
+    base: PathBuf,
+    datasets: Datasets,
+    /// Where a group's tasks are looked for.
+    folder: PathBuf,
+    limit: Option<usize>,
+    few_shot: Option<usize>,
+    /// Stands before a text whose likelihood is asked for after nothing.
+    start: String,
+}
+
+/// What a task file gave.
+#[derive(Default)]
+pub(crate) struct Rendered {
+    /// Benchmarks, in the order of the group.
+    pub(crate) benchmarks: Vec<Benchmark>,
+    /// Means over them; members are counted from the first benchmark of the suite.
+    pub(crate) groups: Vec<Group>,
+}
+
+/// Reads the fields of a `[[benchmark]]` that names a task file.
+pub(crate) fn decode(mut fields: Fields<'_, '_>) -> Option<TaskEntry> {
+    let place = fields.place().clone();
+    let base = place.file.parent().unwrap_or(Path::new("")).to_owned();
+    let exists = |path: &String| match base.join(path).exists() {
+        true => Ok(()),
+        false => Err(format!("{} does not exist", base.join(path).display())),
+    };
+    let task = fields.required::<String>("task", exists);
+    let folder = fields.optional::<String>("task_folder", exists);
+    let mapping = fields.optional::<String>("datasets", exists);
+    let datasets = match &mapping {
+        None => Some(Datasets::default()),
+        Some(mapping) => match Datasets::read(&base.join(&mapping.value)) {
+            Ok(datasets) => Some(datasets),
+            Err(error) => {
+                fields.error("datasets", mapping.line, error);
+                None
+            }
+        },
+    };
+    let at_least_one = |limit: &usize| {
+        if *limit == 0 {
+            Err("must be 1 or more".to_owned())
+        } else {
+            Ok(())
+        }
+    };
+    let limit = fields.optional::<usize>("limit", at_least_one);
+    let few_shot = fields.optional::<usize>("few_shot", any);
+    let start = fields.optional::<String>("start_text", any);
+    fields.finish(|name| Some(format!("{name} cannot stand beside task: the task file says it")));
+    let file = base.join(task?.value);
+    let beside = file.parent().unwrap_or(Path::new("")).to_owned();
+    Some(TaskEntry {
+        place,
+        folder: folder.map_or(beside, |folder| base.join(folder.value)),
+        file,
+        base,
+        datasets: datasets?,
+        limit: limit.map(|limit| limit.value),
+        few_shot: few_shot.map(|count| count.value),
+        start: start.map(|start| start.value).unwrap_or_default(),
+    })
+}
+
+/// Renders every task of an entry into the sink. `first` is how many benchmarks the suite has before.
+pub(crate) fn render(
+    entry: &TaskEntry,
+    first: usize,
+    problems: &mut Problems,
+    sink: &mut dyn Sink,
+) -> Result<Rendered, Stopped> {
+    let (tasks, group) = match load(entry) {
+        Ok(loaded) => loaded,
+        Err(refusals) => {
+            for refusal in refusals {
+                problems.error(entry.place.field("task"), refusal.to_string());
+            }
+            return Ok(Rendered::default());
+        }
+    };
+    let mut rendered = Rendered::default();
+    let mut names: Vec<String> = Vec::new();
+    for task in &tasks {
+        if names.contains(&task.name) {
+            continue;
+        }
+        if let Some(benchmark) = benchmark(entry, task, problems, sink)? {
+            names.push(task.name.clone());
+            rendered.benchmarks.push(benchmark);
+        }
+    }
+    if let Some(group) = &group {
+        groups(group, &names, first, &mut rendered);
+    }
+    Ok(rendered)
+}
+
+fn load(entry: &TaskEntry) -> Result<(Vec<Task>, Option<tidemill_harness::Group>), Vec<Refusal>> {
+    let file = Entry::read(&entry.file).map_err(|refusal| vec![refusal])?;
+    if file.kind != Kind::Group {
+        let task = file.task(None)?;
+        return Ok((vec![with_shots(entry, task)], None));
+    }
+    let mut index = Index::build(&entry.folder).map_err(|error| {
+        vec![Refusal {
+            place: file.place.clone(),
+            key: "task".to_owned(),
+            reason: format!("{}: {error}", entry.folder.display()),
+        }]
+    })?;
+    index.add(file.clone());
+    let group = index.group(&file)?;
+    let tasks = group
+        .tasks()
+        .into_iter()
+        .map(|task| with_shots(entry, task.clone()))
+        .collect();
+    Ok((tasks, Some(group)))
+}
+
+/// A task that asks for no examples itself keeps to that.
+fn with_shots(entry: &TaskEntry, mut task: Task) -> Task {
+    if let Some(count) = entry.few_shot.filter(|_| task.num_fewshot.is_none_or(|own| own > 0)) {
+        task.num_fewshot = Some(count);
+    }
+    task
+}
+
+fn benchmark(
+    entry: &TaskEntry,
+    task: &Task,
+    problems: &mut Problems,
+    sink: &mut dyn Sink,
+) -> Result<Option<Benchmark>, Stopped> {
+    let place = entry.place.field(format!("task {}", task.name));
+    let mut complain = |message: String| problems.error(place.clone(), message);
+    for unfit in unfit(task) {
+        complain(unfit);
+    }
+    let name = match BenchmarkName::try_new(task.name.as_str()) {
+        Ok(name) => name,
+        Err(error) => {
+            complain(error.to_string());
+            return Ok(None);
+        }
+    };
+    let read = |split: &str, is_pool: bool| {
+        let rows = entry.datasets.rows(&task.dataset, split, &entry.base)?;
+        task.kept(rows, is_pool)
+    };
+    let pool = match task.shot_source() {
+        _ if task.num_fewshot.unwrap_or(0) == 0 => Ok(Vec::new()),
+        ShotSource::Samples(samples) => Ok(samples.to_vec()),
+        ShotSource::Split(split) => read(split, true),
+    };
+    let rows = read(task.evaluated_split(), false);
+    let (rows, pool) = match (rows, pool) {
+        (Ok(rows), Ok(pool)) => (rows, pool),
+        (Err(error), _) | (_, Err(error)) => {
+            complain(error);
+            return Ok(None);
+        }
+    };
+    let asker = rows.first().ok_or_else(|| "no rows are left".to_owned());
+    let mut asker = match asker.and_then(|first| Asker::new(task, first, pool)) {
+        Ok(asker) => asker,
+        Err(error) => {
+            complain(error);
+            return Ok(None);
+        }
+    };
+    let shape = item::Shape {
+        task,
+        targets_are_lists: asker.targets_are_lists(),
+        start: &entry.start,
+    };
+    let mut faults = Faults::new(place.clone());
+    let mut writer = Writer::new(sink);
+    for (number, row) in rows.iter().take(entry.limit.unwrap_or(usize::MAX)).enumerate() {
+        match asker.ask(row).and_then(|asked| item::of(&shape, number, asked, row)) {
+            Ok(item) if faults.is_empty() => writer.keep(item)?,
+            Ok(_) => {}
+            Err(message) => faults.push(place.data(task.evaluated_split(), Some(number as u64 + 1)), message),
+        }
+    }
+    let is_whole = faults.is_empty();
+    faults.report(problems);
+    if !is_whole {
+        return Ok(None);
+    }
+    for notice in &task.notices {
+        problems.warn(place.clone(), notice.clone());
+    }
+    writer.benchmark(name, task).map(Some)
+}
+
+/// What the harness does and a suite of this version cannot.
+fn unfit(task: &Task) -> Vec<String> {
+    let mut unfit = Vec::new();
+    if task.repeats > 1 {
+        unfit.push(format!(
+            "repeats: {} answers of a row, of which filters choose, are not graded here; set 1",
+            task.repeats
+        ));
+    }
+    if task.generation.top_k.is_some() {
+        unfit.push("generation_kwargs.top_k: is not sent by this version".to_owned());
+    }
+    for metric in &task.metrics {
+        if metric.measure == Measure::AccMutualInfo {
+            unfit.push(
+                "metric_list: acc_mutual_info asks for likelihoods after nothing, which is not done here".to_owned(),
+            );
+        }
+        if let Err(aggregation) = aggregation(metric) {
+            unfit.push(format!("metric_list: aggregation {aggregation} is not done here"));
+        }
+    }
+    unfit
+}
+
+fn aggregation(metric: &metric::Metric) -> Result<Aggregation, &'static str> {
+    use metric::Aggregation as Named;
+    Ok(match metric.aggregation {
+        Named::Mean | Named::NanMean | Named::BrierScore if metric.measure != Measure::Perplexity => Aggregation::Mean,
+        Named::Perplexity if metric.measure == Measure::Perplexity => Aggregation::Perplexity,
+        Named::WeightedPerplexity => Aggregation::Perplexity,
+        Named::BitsPerByte => Aggregation::BitsPerWeight,
+        Named::F1 => Aggregation::F1(Average::Binary),
+        Named::Native(AggregationRule::WeightedF1) => Aggregation::F1(Average::Weighted),
+        Named::Native(AggregationRule::MicroF1) => Aggregation::F1(Average::Micro),
+        Named::Mcc => Aggregation::Mcc,
+        Named::Bleu if metric.measure == Measure::Bleu => Aggregation::Bleu,
+        Named::Chrf if metric.measure == Measure::Chrf => Aggregation::Chrf,
+        Named::ChrfPlusPlus if metric.measure == Measure::ChrfPlusPlus => Aggregation::Chrf,
+        other => return Err(other.name()),
+    })
+}
+
+fn metrics(task: &Task) -> Vec<Metric> {
+    let of = |(name, metric): (String, &metric::Metric)| Metric {
+        name,
+        source: MetricSource::Measure,
+        aggregation: aggregation(metric).unwrap_or(Aggregation::Mean),
+        higher_is_better: metric.higher_is_better,
+    };
+    task.grading().columns().map(of).collect()
+}
+
+fn settings(task: &Task) -> Settings {
+    let generation = &task.generation;
+    Settings {
+        max_tokens: generation.max_gen_toks,
+        temperature: generation.temperature,
+        top_p: generation.top_p.unwrap_or(1.0),
+        stop: generation
+            .until
+            .iter()
+            .filter(|stop| !stop.is_empty())
+            .cloned()
+            .collect(),
+        seed: 0,
+        samples: 1,
+    }
+}
+
+/// Packs items and stores the blocks.
+struct Writer<'s> {
+    sink: &'s mut dyn Sink,
+    packer: Packer,
+    blocks: Vec<BlockRef>,
+    outlines: Vec<Digest>,
+}
+
+impl<'s> Writer<'s> {
+    fn new(sink: &'s mut dyn Sink) -> Self {
+        Self {
+            sink,
+            packer: Packer::default(),
+            blocks: Vec::new(),
+            outlines: Vec::new(),
+        }
+    }
+
+    fn keep(&mut self, item: Item) -> Result<(), Stopped> {
+        match self.packer.push(item) {
+            Some((block, end)) => self.store(block, end),
+            None => Ok(()),
+        }
+    }
+
+    fn store(&mut self, block: tidemill_domain::Block, end: u32) -> Result<(), Stopped> {
+        let outline = Outline::of(&block.items);
+        self.blocks.push(self.sink.block(block, end)?);
+        self.outlines.push(self.sink.outline(outline)?);
+        Ok(())
+    }
+
+    fn benchmark(mut self, name: BenchmarkName, task: &Task) -> Result<Benchmark, Stopped> {
+        if let Some((block, end)) = self.packer.rest() {
+            self.store(block, end)?;
+        }
+        let items = self.packer.packed();
+        let columns = self.sink.columns(self.packer.columns())?;
+        let whole = WholeBenchmark {
+            name,
+            settings: settings(task),
+            grader: GraderSpec::Pipelines {
+                grading: task.grading().text(),
+                by_likelihood: task.output_type != OutputType::GenerateUntil,
+            },
+            items: Vec::new(),
+        };
+        let mut benchmark = whole.located(self.blocks, items, columns);
+        benchmark.outlines = self.outlines;
+        benchmark.reasoning = Reasoning::None;
+        benchmark.metrics = metrics(task);
+        Ok(benchmark)
+    }
+}
+
+/// A mean for each metric of a group, and of the groups inside of it.
+fn groups(group: &tidemill_harness::Group, names: &[String], first: usize, rendered: &mut Rendered) {
+    for aggregate in &group.aggregates {
+        for column in columns(group, aggregate) {
+            let of_task = |task: &&Task| task.grading().columns().any(|(name, _)| name == column);
+            let members = group.tasks().into_iter().filter(of_task).filter_map(|task| {
+                let at = names.iter().position(|name| *name == task.name)?;
+                let benchmark = u32::try_from(first + at).ok()?;
+                Some(Member { benchmark, weight: 1.0 })
+            });
+            let members: Vec<Member> = members.collect();
+            if members.is_empty() {
+                continue;
+            }
+            let is_taken = rendered.groups.iter().any(|known| known.name == group.name);
+            rendered.groups.push(Group {
+                name: if is_taken {
+                    format!("{} {column}", group.name)
+                } else {
+                    group.name.clone()
+                },
+                members,
+                mean: if aggregate.weight_by_size {
+                    GroupMean::Micro
+                } else {
+                    GroupMean::Macro
+                },
+                metric: Some(column),
+            });
+        }
+    }
+    for child in &group.children {
+        if let Child::Group(inner) = child {
+            groups(inner, names, first, rendered);
+        }
+    }
+}
+
+/// The names under which a group's tasks report a metric, by the filters that are wanted.
+fn columns(group: &tidemill_harness::Group, aggregate: &AggregateMetric) -> Vec<String> {
+    let mut columns: Vec<String> = Vec::new();
+    for task in group.tasks() {
+        for (name, metric) in task.grading().columns() {
+            let filters = name.split_once(',').map_or("none", |(_, filters)| filters);
+            let wanted = aggregate
+                .filters
+                .as_ref()
+                .is_none_or(|wanted| wanted.iter().any(|one| one == filters));
+            if metric.measure.name() == aggregate.metric && wanted && !columns.contains(&name) {
+                columns.push(name);
+            }
+        }
+    }
+    columns
+}

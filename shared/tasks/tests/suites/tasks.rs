@@ -1,0 +1,162 @@
+//! Suites whose benchmarks task files of lm-evaluation-harness describe.
+
+use crate::support::Folder;
+use tidemill_domain::{Aggregation, Average, GroupMean, Member, Prompt, Reasoning};
+use tidemill_tasks::Collected;
+
+const SUITE: &str = "name = \"s\"\nversion = \"1\"\ntier = \"canary\"\n[[benchmark]]\n";
+const ROWS: &str =
+    "{\"q\": \"Is it? \", \"c\": [\"no\", \"yes\"], \"a\": 1}\n{\"q\": \"Or?\", \"c\": [\"ja\", \"nein\"], \"a\": 0}\n";
+const CHOICES: &str = "task: t\ndataset_path: org/set\ndataset_name: small\ntest_split: test\noutput_type: multiple_choice\n\
+    doc_to_text: \"{{q}}\"\ndoc_to_target: a\ndoc_to_choice: c\ntarget_delimiter: \"\"\n";
+const MAPPING: &str = "[[dataset]]\npath = \"org/set\"\nname = \"small\"\nsplits.test = \"rows.jsonl\"\n";
+
+fn folder(suite: &str) -> Folder {
+    Folder::new()
+        .with("suite.toml", format!("{SUITE}{suite}"))
+        .with("rows.jsonl", ROWS)
+        .with("sets.toml", MAPPING)
+        .with("t.yaml", CHOICES)
+}
+
+#[test]
+fn a_task_of_choices_becomes_items_that_are_scored_by_likelihood() {
+    let folder = folder("task = \"t.yaml\"\ndatasets = \"sets.toml\"\n");
+    let mut collected = Collected::default();
+    let manifest = folder.load_into(&mut collected).unwrap().manifest;
+    let benchmark = &manifest.benchmarks[0];
+    assert_eq!(
+        (benchmark.name.as_str(), benchmark.items, benchmark.is_likelihood()),
+        ("t", 2, true)
+    );
+    assert_eq!(benchmark.reasoning, Reasoning::None);
+    let metrics: Vec<_> = benchmark
+        .metrics
+        .iter()
+        .map(|metric| (metric.name.as_str(), metric.aggregation))
+        .collect();
+    assert_eq!(metrics, [("acc", Aggregation::Mean), ("acc_norm", Aggregation::Mean)]);
+    let item = collected.items(&manifest, 0).next().unwrap();
+    // The space at the end of the prompt begins the continuations.
+    assert_eq!(item.prompt, Prompt::Text("Is it?".to_owned()));
+    assert_eq!(item.choices, [" no", " yes"]);
+    assert_eq!((item.id.as_str(), item.correct_choice), ("0", Some(1)));
+    assert_eq!(
+        (item.material("choices"), item.material("gold")),
+        (Some("[\"no\",\"yes\"]"), Some("1"))
+    );
+}
+
+#[test]
+fn a_task_of_texts_brings_its_settings_filters_and_metrics() {
+    let task = "task: g\ndataset_path: json\ndataset_kwargs: {data_files: {dev: rows.jsonl}}\nvalidation_split: dev\ndoc_to_text: q\n\
+        doc_to_target: \"{{c[a]}}\"\ngeneration_kwargs: {until: [\"\\n\", \"\"], max_gen_toks: 7, temperature: 0.5, top_p: 0.9}\n\
+        filter_list:\n  - {name: x, filter: [{function: lowercase}, {function: take_first}]}\n\
+        metric_list:\n  - {metric: exact_match, ignore_case: true}\n  - {metric: chrf}\n";
+    let folder = folder("task = \"g.yaml\"\nlimit = 1\n").with("g.yaml", task);
+    let mut collected = Collected::default();
+    let manifest = folder.load_into(&mut collected).unwrap().manifest;
+    let benchmark = &manifest.benchmarks[0];
+    let settings = &benchmark.settings;
+    assert_eq!(
+        (settings.max_tokens, settings.temperature, settings.top_p),
+        (7, 0.5, 0.9)
+    );
+    assert_eq!(
+        (settings.stop.as_slice(), benchmark.items),
+        (["\n".to_owned()].as_slice(), 1)
+    );
+    let metrics: Vec<_> = benchmark
+        .metrics
+        .iter()
+        .map(|metric| (metric.name.as_str(), metric.aggregation))
+        .collect();
+    assert_eq!(
+        metrics,
+        [("exact_match,x", Aggregation::Mean), ("chrf,x", Aggregation::Chrf)]
+    );
+    let item = collected.items(&manifest, 0).next().unwrap();
+    assert_eq!(
+        (item.material("target"), item.targets.as_slice()),
+        (Some("\"yes\""), ["yes".to_owned()].as_slice())
+    );
+}
+
+#[test]
+fn a_group_becomes_benchmarks_and_a_mean() {
+    let mapped = CHOICES.replace("task: t", "task: u") + "metric_list:\n  - {metric: acc}\n  - {metric: f1}\n";
+    let group = "group: both\ntask: [t, u]\naggregate_metric_list:\n  - {metric: acc, weight_by_size: false}\n";
+    let folder = folder("task = \"both.yaml\"\ndatasets = \"sets.toml\"\n")
+        .with("u.yaml", mapped)
+        .with("both.yaml", group);
+    let manifest = folder.load().unwrap().manifest;
+    let names: Vec<_> = manifest
+        .benchmarks
+        .iter()
+        .map(|benchmark| benchmark.name.as_str())
+        .collect();
+    assert_eq!(names, ["t", "u"]);
+    assert_eq!(
+        manifest.benchmarks[1].metrics[1].aggregation,
+        Aggregation::F1(Average::Binary)
+    );
+    let group = &manifest.groups[0];
+    assert_eq!(
+        (group.name.as_str(), group.mean, group.metric.as_deref()),
+        ("both", GroupMean::Macro, Some("acc"))
+    );
+    let member = |benchmark| Member { benchmark, weight: 1.0 };
+    assert_eq!(group.members, [member(0), member(1)]);
+}
+
+#[test]
+fn a_likelihood_after_nothing_begins_with_the_start_text() {
+    let task = CHOICES.replace("{{q}}", "");
+    let items = |suite: &str| folder(suite).with("t.yaml", &task).items();
+    let plain = items("task = \"t.yaml\"\ndatasets = \"sets.toml\"\n");
+    assert_eq!(
+        (&plain[0].prompt, plain[0].choices[0].as_str()),
+        (&Prompt::Text(String::new()), "no")
+    );
+    let started = items("task = \"t.yaml\"\ndatasets = \"sets.toml\"\nstart_text = \"<s>\"\n");
+    assert_eq!(started[0].prompt, Prompt::Text("<s>".to_owned()));
+}
+
+#[test]
+fn what_a_task_cannot_have_is_named_with_its_file_line_and_key() {
+    let errors = |suite: &str, more: &str| folder(suite).with("t.yaml", format!("{CHOICES}{more}")).errors();
+    let mapped = "task = \"t.yaml\"\ndatasets = \"sets.toml\"\n";
+    for (suite, more, part) in [
+        (
+            "task = \"t.yaml\"\n",
+            "",
+            "\"org/set\" is on the hub, which is not reached from here",
+        ),
+        ("task = \"none.yaml\"\n", "", "none.yaml does not exist"),
+        (
+            "task = \"t.yaml\"\nprompt = \"x\"\n",
+            "",
+            "prompt cannot stand beside task",
+        ),
+        (
+            mapped,
+            "process_docs: !function utils.f\n",
+            "t.yaml:10: process_docs: changes rows by the Python function utils.f",
+        ),
+        (mapped, "repeats: 4\n", "repeats: 4 answers of a row"),
+        (
+            mapped,
+            "num_fewshot: 9\n",
+            "num_fewshot: 9 examples are wanted, and 2 rows are there",
+        ),
+        (mapped, "description: \"{{ none }}\"\n", "row 1: description: "),
+        (
+            mapped,
+            "validation_split: dev\nfewshot_split: dev\nnum_fewshot: 1\n",
+            "has no split \"dev\"",
+        ),
+    ] {
+        let said = errors(suite, more);
+        assert!(said.contains(part), "{suite}{more}: {said}");
+    }
+}
