@@ -149,7 +149,7 @@ fn what_a_task_cannot_have_is_named_with_its_file_line_and_key() {
             "num_fewshot: 9\n",
             "num_fewshot: 9 examples are wanted, and 2 rows are there",
         ),
-        (mapped, "description: \"{{ none }}\"\n", "row 1: description: "),
+        (mapped, "description: \"{{ absent }}\"\n", "row 1: description: "),
         (
             mapped,
             "validation_split: dev\nfewshot_split: dev\nnum_fewshot: 1\n",
