@@ -124,8 +124,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "aggregator",
         ],
     ),
-    // Seeds of samples and the names of fault points, to judge what a disturbed run asked.
-    ("tests", &["testkit", "domain", "codec", "service"]),
+    // Seeds of samples, names of fault points and how long a delivery is kept, to judge what a disturbed run asked.
+    ("tests", &["testkit", "domain", "codec", "service", "streams"]),
 ];
 
 fn metadata() -> serde_json::Value {

@@ -206,6 +206,19 @@ pub(crate) enum Looked {
     Silent,
 }
 
+impl Looked {
+    /// Why a replica at which it was found last is sent nothing more.
+    pub(crate) const fn why(self) -> &'static str {
+        match self {
+            Self::Answered => "it stands still",
+            Self::Unready => "it is not ready",
+            Self::Refusing => "it does not serve what is asked of it",
+            Self::Nobody => "nobody answers there",
+            Self::Silent => "it does not answer in time",
+        }
+    }
+}
+
 /// What looks tell of a replica.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Condition {

@@ -323,12 +323,12 @@ impl<E: Engine> Pool<E> {
             let mut state = self.lock();
             let pieces = seat.member.engine.progress();
             let change = state.replicas.looked(seat.index, looked, load, pieces, Instant::now());
-            self.apply(&mut state, &seat, change, None);
+            self.apply(&mut state, &seat, change, Why::Away(looked.why()));
         }
     }
 
     /// Does what a change of a replica asks for.
-    fn apply(&self, state: &mut State<E>, seat: &Seat<E>, change: Change, refusal: Option<&str>) {
+    fn apply(&self, state: &mut State<E>, seat: &Seat<E>, change: Change, why: Why<'_>) {
         let engine = seat.member.name.as_str();
         match change {
             Change::None => return,
@@ -337,12 +337,14 @@ impl<E: Engine> Pool<E> {
                 let warning = Warning {
                     message: "engine takes no requests",
                     scope: engine,
-                    reason: refusal.unwrap_or("away"),
+                    reason: why.text(),
                 };
-                match refusal {
+                match why {
                     _ if !tidemill_telemetry::is_said(warning) => {}
-                    Some(reason) => tracing::error!(engine, reason, "engine refuses every request"),
-                    None => tracing::warn!(engine, "engine is away; its items wait or go elsewhere"),
+                    Why::Refusal(reason) => tracing::error!(engine, reason, "engine refuses every request"),
+                    Why::Away(reason) => {
+                        tracing::warn!(engine, reason, "engine is away; its items wait or go elsewhere");
+                    }
                 }
                 seat.nudge.notify_one();
             }
@@ -351,6 +353,7 @@ impl<E: Engine> Pool<E> {
                 tracing::warn!(
                     engine,
                     lost,
+                    reason = why.text(),
                     "engine is dead or stands still; its items go elsewhere or wait"
                 );
                 let mut life = seat.life.lock().unwrap_or_else(PoisonError::into_inner);
@@ -365,6 +368,23 @@ impl<E: Engine> Pool<E> {
 
     fn lock(&self) -> MutexGuard<'_, State<E>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Why a replica is sent nothing more.
+#[derive(Clone, Copy)]
+enum Why<'a> {
+    /// It would refuse every request, with this reason.
+    Refusal(&'a str),
+    /// It is away, or as good as that.
+    Away(&'a str),
+}
+
+impl<'a> Why<'a> {
+    const fn text(self) -> &'a str {
+        match self {
+            Self::Refusal(reason) | Self::Away(reason) => reason,
+        }
     }
 }
 
@@ -475,9 +495,10 @@ impl<E: Engine> Booking<'_, E> {
 
     /// Tells what the request told about the replica.
     pub(crate) fn note(&self, sign: Sign) {
-        let refusal = match &sign {
-            Sign::Refusing(reason) => Some(reason.clone()),
-            _ => None,
+        let told = sign.clone();
+        let why = match &told {
+            Sign::Refusing(reason) => Why::Refusal(reason),
+            _ => Why::Away(told.why()),
         };
         let mut state = self.pool.lock();
         let now = Instant::now();
@@ -486,7 +507,7 @@ impl<E: Engine> Booking<'_, E> {
             state.replicas.progressed(self.index, pieces, now);
         }
         let change = state.replicas.note(self.index, sign, now);
-        self.pool.apply(&mut state, &self.seat, change, refusal.as_deref());
+        self.pool.apply(&mut state, &self.seat, change, why);
     }
 }
 

@@ -127,6 +127,19 @@ pub(crate) enum Sign {
     Refusing(String),
 }
 
+impl Sign {
+    /// Why a replica that gave it last is sent nothing more.
+    pub(crate) fn why(&self) -> &str {
+        match self {
+            Self::Good | Self::Bad => "too many of its last answers are empty, broken or errors",
+            Self::Stalled => "answers that had begun go on no more",
+            Self::Busy { .. } => "it has too much to do",
+            Self::Away => "nobody answers there",
+            Self::Refusing(reason) => reason,
+        }
+    }
+}
+
 /// What an answer was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Took {
@@ -538,15 +551,20 @@ impl Replicas {
 
     /// The replicas as others are told of them.
     pub(crate) fn capacity(&self, now: Instant) -> Capacity {
-        let replicas = self.states.values().map(|state| ReplicaLoad {
-            url: state.name.clone(),
-            allowed: state.allowed(),
-            in_flight: state.in_flight,
-            running: state.load.running,
-            waiting: state.load.waiting,
-            kv_use: state.load.kv_use,
-            is_away: !state.breaker.is_closed(),
-            trouble: state.trouble(now),
+        let replicas = self.states.values().map(|state| {
+            let is_away = !state.breaker.is_closed();
+            // What one that is away said last is not what it does now.
+            let load = if is_away { Load::default() } else { state.load };
+            ReplicaLoad {
+                url: state.name.clone(),
+                allowed: state.allowed(),
+                in_flight: state.in_flight,
+                running: load.running,
+                waiting: load.waiting,
+                kv_use: load.kv_use,
+                is_away,
+                trouble: state.trouble(now),
+            }
         });
         Capacity {
             schema: 1,

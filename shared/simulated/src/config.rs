@@ -54,6 +54,9 @@ pub struct Config {
     pub faults: Vec<Fault>,
 }
 
+/// No engine takes longer to start.
+const LONGEST_START: Duration = Duration::from_secs(24 * 3_600);
+
 /// Whose metric names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub enum Names {
@@ -171,6 +174,9 @@ impl Config {
         }
         if let Some(complaint) = Complaint::of_range("speed", self.speed, 0.0, 1e6) {
             return Some(complaint);
+        }
+        if self.ready_after > LONGEST_START {
+            return Some(Complaint::new(&["ready_after"], "is longer than a day"));
         }
         if self.stream_interval == 0 {
             return Some(Complaint::new(&["stream_interval"], "must be at least 1"));
@@ -300,6 +306,14 @@ mod tests {
                 ["line 2: answers.median_tokens", "is 0"],
             ),
             ("[answers]\nspread = -0.5\n", ["line 2: answers.spread", "is -0.5"]),
+            (
+                "[answers]\nspread = 900.0\n",
+                ["line 2: answers.spread", "from 0 to 10"],
+            ),
+            (
+                "model = \"m\"\nready_after = \"2y\"\n",
+                ["line 2: ready_after", "longer than a day"],
+            ),
             ("[answers]\nmarker = \"\"\n", ["line 2: answers.marker", "empty"]),
             ("speed = -1.0\n", ["line 1: speed", "is -1"]),
             ("model = \"m\"\nspeed = inf\n", ["line 2: speed", "is inf"]),

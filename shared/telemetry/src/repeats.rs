@@ -17,6 +17,9 @@ const MOST_KINDS: usize = 1_024;
 /// Letters of a reason by which it is told apart from others.
 const REASON_LETTERS: usize = 48;
 
+/// Letters of a reason that are kept to be said with a count.
+const SAID_LETTERS: usize = 300;
+
 /// A kind of warning with what it is about.
 #[derive(Debug, Clone, Copy)]
 pub struct Warning<'a> {
@@ -87,6 +90,8 @@ struct Seen {
     in_full: u32,
     /// Counted since the last line about them.
     more: u64,
+    /// The reason of the first of those, as it was given.
+    reason: String,
     /// Since when they are counted.
     since: Instant,
     last: Instant,
@@ -103,7 +108,10 @@ enum Noted {
 /// How many warnings of a kind there were.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Summary {
-    kind: Kind,
+    message: &'static str,
+    scope: String,
+    /// One of theirs.
+    reason: String,
     more: u64,
     seconds: u64,
 }
@@ -120,6 +128,7 @@ impl Repeats {
         let seen = self.kinds.entry(kind).or_insert(Seen {
             in_full: 0,
             more: 0,
+            reason: String::new(),
             since: now,
             last: now,
         });
@@ -133,6 +142,7 @@ impl Repeats {
         }
         if seen.more == 0 {
             seen.since = now;
+            seen.reason = warning.reason.chars().take(SAID_LETTERS).collect();
         }
         seen.more += 1;
         if std::mem::replace(&mut self.is_watched, true) {
@@ -150,7 +160,9 @@ impl Repeats {
             if seen.more > 0 && is_due {
                 let until = now.unwrap_or(seen.last);
                 due.push(Summary {
-                    kind: kind.clone(),
+                    message: kind.message,
+                    scope: kind.scope.clone(),
+                    reason: std::mem::take(&mut seen.reason),
                     more: std::mem::take(&mut seen.more),
                     seconds: until.duration_since(seen.since).as_secs_f64().ceil() as u64,
                 });
@@ -187,9 +199,14 @@ impl Kind {
 
 impl Summary {
     fn say(&self) {
-        let Self { kind, more, seconds } = self;
-        let (scope, reason) = (kind.scope.as_str(), kind.reason.as_str());
-        tracing::warn!(scope, reason, "{}: and {more} more in {seconds} s", kind.message);
+        let Self {
+            message,
+            scope,
+            reason,
+            more,
+            seconds,
+        } = self;
+        tracing::warn!(scope, reason, "{message}: and {more} more in {seconds} s");
     }
 }
 
@@ -224,6 +241,7 @@ mod tests {
         assert!(repeats.due(Some(begun + SECOND * 9)).is_empty(), "not yet");
         let due = repeats.due(Some(begun + INTERVAL));
         assert_eq!((due.len(), due[0].more, due[0].seconds), (1, 412, 10));
+        assert_eq!(due[0].reason, "request 98 got status 500", "numbers stay");
         assert!(repeats.ends_watch() && repeats.due(None).is_empty(), "said once");
         // It goes on: counted from its first, and somebody has to say it again.
         let again = begun + SECOND * 12;

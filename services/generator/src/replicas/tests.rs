@@ -577,3 +577,22 @@ fn answers_to_what_was_taken_before_do_not_hide_that_others_are_turned_away() {
     replicas.note(index, Sign::Good, due);
     assert_eq!(replicas.capacity(due).replicas[0].trouble, None);
 }
+
+#[test]
+fn the_load_of_a_replica_that_went_away_is_not_told_any_more() {
+    let now = Instant::now();
+    let mut replicas = Replicas::new(1, Duration::from_secs(120));
+    let index = replicas.join("a", 8, now);
+    let load = Load {
+        running: Some(5),
+        waiting: Some(2),
+        kv_use: Some(0.5),
+        ..Load::default()
+    };
+    replicas.looked(index, Looked::Answered, load, None, now);
+    assert_eq!(replicas.capacity(now).replicas[0].running, Some(5));
+    replicas.note(index, Sign::Away, now);
+    let told = &replicas.capacity(now).replicas[0];
+    assert!(told.is_away);
+    assert_eq!((told.running, told.waiting, told.kv_use), (None, None, None));
+}

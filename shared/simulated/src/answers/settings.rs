@@ -82,7 +82,7 @@ impl Answers {
             ("median_tokens", self.median_tokens, 1.0, 1e6),
             ("tail_factor", self.tail_factor, 1.0, 1e6),
             ("chain_tokens", self.chain_tokens, 1.0, 1e6),
-            ("spread", self.spread, 0.0, 1e6),
+            ("spread", self.spread, 0.0, 10.0),
         ];
         let mut wrong = ranges
             .iter()
