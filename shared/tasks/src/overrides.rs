@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use tidemill_domain::{
-    Benchmark, CodeLanguage, GraderSpec, Item, JsonCheck, Manifest, Metric, MetricSource, Reasoning,
+    Benchmark, CodeLanguage, GraderSpec, Item, JsonCheck, Manifest, Metric, Reasoning,
 };
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -103,7 +103,7 @@ impl Overrides {
         let kept = benchmark
             .metrics
             .iter()
-            .filter(|metric| metric.source != MetricSource::Measure);
+            .filter(|metric| !metric.source.is_measure());
         let kept: Vec<String> = kept.map(|metric| metric.name.clone()).collect();
         let names = metrics.map_or(&kept, |(_, names)| names);
         let own = benchmark.grader.metrics();

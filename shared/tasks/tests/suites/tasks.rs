@@ -1,7 +1,7 @@
 //! Suites whose benchmarks task files of lm-evaluation-harness describe.
 
 use crate::support::Folder;
-use tidemill_domain::{Aggregation, Average, GroupMean, Member, Prompt, Reasoning};
+use tidemill_domain::{Aggregation, Average, GroupMean, Member, MetricSource, Prompt, Reasoning};
 use tidemill_tasks::Collected;
 
 const SUITE: &str = "name = \"s\"\nversion = \"1\"\ntier = \"canary\"\n[[benchmark]]\n";
@@ -83,6 +83,29 @@ fn a_task_of_texts_brings_its_settings_filters_and_metrics() {
 }
 
 #[test]
+fn repeats_are_samples_of_which_each_chain_takes_one() {
+    let task = |metric: &str| {
+        format!(
+            "task: g\ndataset_path: json\ndataset_kwargs: {{data_files: {{dev: rows.jsonl}}}}\nvalidation_split: dev\n\
+             doc_to_text: q\ndoc_to_target: a\nrepeats: 5\ngeneration_kwargs: {{temperature: 0.5}}\nfilter_list:\n\
+             \x20 - {{name: first, filter: [{{function: take_first}}]}}\n\
+             \x20 - {{name: all, filter: [{{function: majority_vote}}, {{function: take_first}}]}}\n\
+             \x20 - {{name: maj@3, filter: [{{function: take_first_k, k: 3}}, {{function: majority_vote}}, {{function: take_first}}]}}\n\
+             metric_list:\n  - {{metric: {metric}}}\n"
+        )
+    };
+    let folder = |metric| folder("task = \"g.yaml\"\n").with("g.yaml", task(metric));
+    let benchmark = folder("exact_match").benchmark();
+    assert_eq!(benchmark.settings.samples, 5);
+    let manifest = folder("exact_match").load().unwrap().manifest;
+    let sources: Vec<_> = manifest.benchmarks[0].metrics.iter().map(|metric| metric.source).collect();
+    use MetricSource::{FirstMeasure, VotedMeasure};
+    assert_eq!(sources, [FirstMeasure, VotedMeasure(5), VotedMeasure(3)]);
+    let refused = folder("bleu").errors();
+    assert!(refused.contains("bleu of the answer that majority_vote takes"), "{refused}");
+}
+
+#[test]
 fn a_group_becomes_benchmarks_and_a_mean() {
     let mapped = CHOICES.replace("task: t", "task: u") + "metric_list:\n  - {metric: acc}\n  - {metric: f1}\n";
     let group = "group: both\ntask: [t, u]\naggregate_metric_list:\n  - {metric: acc, weight_by_size: false}\n";
@@ -143,7 +166,16 @@ fn what_a_task_cannot_have_is_named_with_its_file_line_and_key() {
             "process_docs: !function utils.f\n",
             "t.yaml:10: process_docs: changes rows by the Python function utils.f",
         ),
-        (mapped, "repeats: 4\n", "repeats: 4 answers of a row"),
+        (
+            mapped,
+            "repeats: 4\nfilter_list: [{name: x, filter: [{function: lowercase}]}]\n",
+            "filter_list: x leaves 4 answers of a row",
+        ),
+        (
+            mapped,
+            "repeats: 4\nfilter_list: [{name: x, filter: [{function: take_first_k, k: 5}, {function: majority_vote}]}]\n",
+            "take_first_k of 5 does not fit 4 answers",
+        ),
         (
             mapped,
             "num_fewshot: 9\n",
