@@ -21,15 +21,12 @@ import time
 import urllib.request
 from collections import Counter
 
-import yaml
-
-from tasks import HEARD, OWN, REAL, ROWS, STORED, sums
+from prepare import START, prepare
+from tasks import GROUPS, HEARD, ROWS, STORED
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-VENV = ROOT / ".tools" / "parity"
 CHECKPOINT = ROOT / "examples" / "demo" / "checkpoints" / "step-1200"
 CONTEXT = 512
-START = "<|bos|>"
 
 # How far figures may be apart, as a share of the harness's.
 TOLERANCE = 1e-6
@@ -53,72 +50,9 @@ LEFT_OUT = {
 EXPLAINED = {
     ("*", metric, "error"): "the harness draws this error at random, 1,000 times; Tidemill's is the jackknife's, checked apart"
     for metric in ("perplexity", "f1", "mcc", "bleu", "chrf")
+} | {
+    ("own_group", "acc", "error"): "the harness takes rows of all tasks to have one variance; Tidemill adds up that of each task",
 }
-
-
-def splits_of(config):
-    named = [config.get(key) for key in ("training_split", "validation_split", "test_split", "fewshot_split")]
-    return sorted({split for split in named if split})
-
-
-def prepare(folder):
-    """Writes rows, the harness's copies of the tasks, and the suite."""
-    package = next((VENV / "lib").glob("python*/site-packages/lm_eval"))
-    (folder / "harness").mkdir()
-    benchmarks, mapping = [], []
-    for name, (file, make, shots) in REAL.items():
-        path = package / "tasks" / file
-        config = resolved(path)
-        files = {split: rows(folder, f"{name}-{split}", make) for split in splits_of(config)}
-        copy = {"include": str(path), "dataset_path": "json", "dataset_name": None, "task": name, "tag": None}
-        copy |= {"dataset_kwargs": {"data_files": files}, "num_fewshot": shots}
-        (folder / "harness" / f"{name}.yaml").write_text(yaml.safe_dump(copy))
-        benchmarks.append({"task": str(path), "few_shot": shots})
-        known = {"path": config["dataset_path"], "splits": files}
-        mapping.append(known | ({"name": config["dataset_name"]} if config.get("dataset_name") else {}))
-    for name, body in OWN.items():
-        files = {split: rows(folder, f"{name}-{split}", sums) for split in ("train", "test")}
-        lines = [line[8:] for line in body.strip("\n").splitlines()]
-        head = [f"task: {name}", "dataset_path: json", f"dataset_kwargs: {json.dumps({'data_files': files})}"]
-        head += ["training_split: train", "test_split: test"]
-        (folder / "harness" / f"{name}.yaml").write_text("\n".join(head + lines) + "\n")
-        benchmarks.append({"task": str(folder / "harness" / f"{name}.yaml")})
-    datasets = "".join(
-        f"[[dataset]]\npath = {json.dumps(known['path'])}\n"
-        + (f"name = {json.dumps(known['name'])}\n" if "name" in known else "")
-        + "".join(f"splits.{split} = {json.dumps(file)}\n" for split, file in known["splits"].items())
-        for known in mapping
-    )
-    (folder / "datasets.toml").write_text(datasets)
-    suite = 'name = "parity"\nversion = "1"\ntier = "canary"\n'
-    for benchmark in benchmarks:
-        suite += f"\n[[benchmark]]\ntask = {json.dumps(benchmark['task'])}\ndatasets = \"datasets.toml\"\n"
-        suite += f"start_text = {json.dumps(START)}\n"
-        if "few_shot" in benchmark:
-            suite += f"few_shot = {benchmark['few_shot']}\n"
-    (folder / "suite.toml").write_text(suite)
-    return list(REAL) + list(OWN)
-
-
-def resolved(path):
-    """A task file with what it includes; functions as their names."""
-
-    class Loader(yaml.SafeLoader):
-        pass
-
-    Loader.add_constructor("!function", lambda loader, node: node.value)
-    config = yaml.load(path.read_text(), Loader)  # noqa: S506
-    includes = config.pop("include", [])
-    merged = {}
-    for include in includes if isinstance(includes, list) else [includes]:
-        merged |= resolved(path.parent / include)
-    return merged | config
-
-
-def rows(folder, name, make):
-    path = folder / f"{name}.jsonl"
-    path.write_text("".join(json.dumps(make(index)) + "\n" for index in range(ROWS)))
-    return str(path)
 
 
 def serve(program, log):
@@ -185,7 +119,7 @@ def harness(folder, url, tasks, stored):
                 bootstrap_iters=DRAWS,
                 log_samples=True,
             )
-            results |= result["results"]
+            results |= result["results"] | result.get("groups", {})
             samples |= result["samples"]
     # Arrays as lists, functions as their names.
     plain = lambda value: value.tolist() if hasattr(value, "tolist") else str(value)  # noqa: E731
@@ -193,7 +127,7 @@ def harness(folder, url, tasks, stored):
 
 
 def tidemill(program, folder, url):
-    """Results by task, and the samples of each row by task and row."""
+    """Results by task, results of groups, and the samples of each row by task and row."""
     data = ["--data-dir", folder / "data"]
     command = [program, "evaluate", "--suite", folder / "suite.toml", "--endpoint", url, "--model", "demo"]
     command += ["--run", "parity", "--step", "1", "--json", *data]
@@ -206,7 +140,7 @@ def tidemill(program, folder, url):
     for task in rows.values():
         for samples in task.values():
             samples.sort(key=lambda item: item["sample"])
-    return {one["name"]: one for one in result["benchmarks"]}, rows
+    return {one["name"]: one for one in result["benchmarks"]}, result["groups"], rows
 
 
 def run(command, log, **more):
@@ -271,14 +205,35 @@ def same(own, theirs):
     return abs(own - theirs) <= TOLERANCE * max(1, abs(theirs))
 
 
-class Comparison:
-    """What was compared of one task, and what differs."""
+def answered_by_harness(sample):
+    """The texts of a row's answers, or the log-likelihoods of its continuations."""
+    responses = sample["resps"]
+    if isinstance(responses[0][0], str):
+        return responses[0]
+    return [one[0][0] if isinstance(one[0], list) else one[0] for one in responses]
 
-    def __init__(self, task, results, samples, result, items):
-        self.task, self.rows = task, len({sample["doc_id"] for sample in samples})
-        # What differs: the metric, which of prompt, row, value and error it is, and a sentence.
+
+def answered_by_tidemill(samples):
+    return samples[0]["choice_log_probabilities"] or [sample["completion"] for sample in samples]
+
+
+def alike(own, theirs):
+    return len(own) == len(theirs) and all(
+        same(*pair) if isinstance(pair[0], float) else pair[0] == pair[1] for pair in zip(own, theirs)
+    )
+
+
+class Comparison:
+    """What was compared of one task or group, and what differs."""
+
+    def __init__(self, task):
+        self.task, self.rows = task, 0
+        # What differs: the metric, which of prompt, answer, row, value and error it is, and a sentence.
         self.faults = []
-        self.prompts, self.values, self.metrics = 0, 0, []
+        self.prompts, self.answers, self.values, self.metrics = 0, 0, 0, []
+
+    def of_task(self, results, samples, result, items):
+        self.rows = len({sample["doc_id"] for sample in samples})
         for sample in samples:
             self.row(sample, items.get(sample["doc_id"]))
         if len(items) != self.rows:
@@ -290,6 +245,14 @@ class Comparison:
         own = {"{},{}".format(*(metric["name"].split(",") + ["none"])[:2]) for metric in result["metrics"]}
         for key in sorted(theirs ^ own):
             self.faults.append((key.partition(",")[0], "value", f"{key} is given by one side alone"))
+        return self
+
+    def of_group(self, results, groups):
+        self.rows = max(group["items"] for group in groups)
+        for group in groups:
+            figure = {"name": group["metric"], "value": group["value"], "standard_error": group["standard_error"]}
+            self.metric(figure, results, None)
+        return self
 
     def row(self, sample, own):
         number = sample["doc_id"]
@@ -301,6 +264,11 @@ class Comparison:
             self.prompts += 1
         else:
             self.faults.append(("", "prompt", f"row {number}: asked {asked!r}, the harness {theirs!r}"))
+        answered, theirs = answered_by_tidemill(own), answered_by_harness(sample)
+        if alike(answered, theirs):
+            self.answers += 1
+        else:
+            self.faults.append(("", "answer", f"row {number}: answered {answered!r}, the harness got {theirs!r}"))
         for metric in sample["metrics"]:
             name = metric if sample["filter"] == "none" else f"{metric},{sample['filter']}"
             value = value_of_row(own, name)
@@ -322,7 +290,7 @@ class Comparison:
         elif not same(own_error, error):
             self.faults.append((name, "error", f"the error of {metric['name']} is {own_error}, the harness {error}"))
         kept = None
-        if name in LEFT_OUT:
+        if samples and name in LEFT_OUT:
             kept = left_out(name, [sample[name] for sample in samples if sample["filter"] == (filters or "none")])
             if not same(own_error, kept):
                 self.faults.append((name, "left out", f"the error of {metric['name']} is {own_error}, left out {kept}"))
@@ -333,29 +301,31 @@ class Comparison:
         differ = lambda what, metric="": any(  # noqa: E731
             fault[1] == what and fault[0] in ("", metric) for fault in self.faults
         )
-        prompts = "differ" if differ("prompt") else "same"
+        of_rows = lambda *arguments: "differ" if differ(*arguments) else "same" if self.prompts else "-"  # noqa: E731
         for name, own, own_error, theirs, error, kept in self.metrics:
             metric = name.partition(",")[0]
             yield {
                 "task": self.task,
                 "rows": self.rows,
-                "prompts": prompts,
-                "row values": "differ" if differ("row", metric) else "same",
+                "prompts": of_rows("prompt"),
+                "answers": of_rows("answer"),
+                "row values": of_rows("row", metric),
                 "metric": name,
-                "tidemill": own,
-                "tidemill error": own_error,
+                "Tidemill": own,
+                "its error": own_error,
                 "lm-eval": theirs,
-                "lm-eval error": error,
+                "error there": error,
                 "one left out": kept,
                 "values": "differ" if differ("value", metric) else "same",
                 "errors": self.errors(metric, error, kept, differ),
             }
 
-    @staticmethod
-    def errors(metric, error, kept, differ):
+    def errors(self, metric, error, kept, differ):
         if kept is not None:
             return "differ" if differ("left out", metric) else "same, one left out"
-        return "-" if error is None else "differ" if differ("error", metric) else "same"
+        if not differ("error", metric):
+            return "-" if error is None else "same"
+        return "explained" if why(self.task, metric, "error") else "differ"
 
 
 def why(task, metric, what):
@@ -371,7 +341,8 @@ def shown(cell):
 def table(lines):
     columns = list(lines[0])
     print("| " + " | ".join(columns) + " |")
-    print("| " + " | ".join("---:" if isinstance(lines[0][name], (int, float)) else "---" for name in columns) + " |")
+    is_number = lambda name: any(isinstance(line[name], (int, float)) for line in lines)  # noqa: E731
+    print("| " + " | ".join("---:" if is_number(name) else "---" for name in columns) + " |")
     for line in lines:
         print("| " + " | ".join(shown(line[name]) for name in columns) + " |")
 
@@ -390,22 +361,28 @@ def judged(comparisons):
 
 
 def both(program, folder):
-    tasks = prepare(folder)
+    tasks, asked = prepare(folder)
     with open(folder / "engine.log", "w") as log:
         engine, url = serve(program, log)
         try:
             print(f"parity: {len(tasks)} tasks of {ROWS} rows by Tidemill", file=sys.stderr)
-            own, rows = tidemill(program, folder, url)
+            own, groups, rows = tidemill(program, folder, url)
             stored = {
                 task: {row: [sample["completion"] for sample in samples] for row, samples in rows[task].items()}
                 for task in STORED
             }
             print("parity: the same by lm-evaluation-harness", file=sys.stderr)
-            results, samples = harness(folder, url, tasks, stored)
+            results, samples = harness(folder, url, asked, stored)
         finally:
             engine.terminate()
             engine.wait()
-    return [Comparison(task, results[task], samples[task], own[task], rows.get(task, {})) for task in tasks]
+    comparisons = [
+        Comparison(task).of_task(results[task], samples[task], own[task], rows.get(task, {})) for task in tasks
+    ]
+    for name in GROUPS:
+        figures = [group for group in groups if group["name"].split()[0] == name]
+        comparisons.append(Comparison(name).of_group(results[name], figures))
+    return comparisons
 
 
 def main():
@@ -426,8 +403,11 @@ def main():
         print(json.dumps({"figures": lines, "explained": explained, "unexplained": unnamed}, indent=1))
     else:
         table(lines)
-        prompts, values = sum(one.prompts for one in comparisons), sum(one.values for one in comparisons)
-        print(f"\n{len(comparisons)} tasks; {prompts} rows' prompts and {values} rows' values are the same.")
+        prompts, answers, values = (
+            sum(getattr(one, what) for one in comparisons) for what in ("prompts", "answers", "values")
+        )
+        print(f"\n{len(comparisons) - len(GROUPS)} tasks. Counted for each chain of filters, these are the same:")
+        print(f"the prompts of {prompts} rows, the answers of {answers}, and {values} values.\n")
         for key, count in named.items():
             print(f"- {' '.join(key)} ({count}): {EXPLAINED[key]}")
     for sentence in unnamed[:40]:

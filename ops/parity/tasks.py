@@ -154,6 +154,7 @@ OWN = {
         doc_to_choice: ["b", "l"]
         doc_to_target: "{{0 if next in 'bcdtu' else 1}}"
         metric_list:
+          - {metric: acc, aggregation: mean, higher_is_better: true}
           - {metric: mcc, aggregation: matthews_corrcoef, higher_is_better: true}
           - {metric: f1, aggregation: f1, higher_is_better: true}
           - {metric: exact_match, aggregation: mean, higher_is_better: true}
@@ -192,6 +193,19 @@ OWN = {
           - {metric: exact_match, aggregation: mean, higher_is_better: true}
     """,
 }
+
+# Groups of them, each named and asked for in place of its tasks.
+GROUPS = {
+    "own_group": """
+        task: [own_choices, own_labels]
+        aggregate_metric_list:
+          - {metric: acc, weight_by_size: true}
+          - {metric: exact_match, weight_by_size: false}
+    """,
+}
+
+# Rows of tasks that have another number of them: a group's means are then not one another's.
+FEWER = {"own_labels": 15}
 
 # Tasks that draw at random, where the harness is given the answers that Tidemill's engine gave: it asks for each of a row's
 # answers with one and the same seed.

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidemill_domain::{
-    Completion, Ending, Grade, GraderSpec, Item, JudgeCost, Measured, Metric, Outcome, Reasoning, Span,
-    Timestamp,
+    Completion, Ending, Grade, GraderSpec, Item, JudgeCost, Measured, Metric, Outcome, Reasoning, Span, Timestamp,
 };
 
 use crate::answer::{Answer, Credit, Finding};

@@ -249,7 +249,11 @@ fn voted(measure: Option<Measured>, vote: Option<&Json>) -> Option<Measured> {
 /// The first 64 bits of its text's hash, for all processes the same.
 fn number_of(answer: &Json) -> u64 {
     let digest = Digest::of(answer.to_string().as_bytes());
-    digest.hex().get(..16).and_then(|hex| u64::from_str_radix(hex, 16).ok()).unwrap_or(0)
+    digest
+        .hex()
+        .get(..16)
+        .and_then(|hex| u64::from_str_radix(hex, 16).ok())
+        .unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -318,8 +322,10 @@ mod tests {
         assert_eq!(one[0], Some(Measured::Value(1.0)));
         assert!(matches!(one[1], Some(Measured::Vote { value: 1.0, .. })));
         assert_eq!(one, same);
-        assert!(matches!((&one[1], &other[1]), (Some(Measured::Vote { answer: one, .. }),
-            Some(Measured::Vote { answer: other, value: 0.0 })) if one != other));
+        assert!(
+            matches!((&one[1], &other[1]), (Some(Measured::Vote { answer: one, .. }),
+            Some(Measured::Vote { answer: other, value: 0.0 })) if one != other)
+        );
     }
 
     #[test]

@@ -149,7 +149,11 @@ fn a_vote_over_samples_that_were_graded_alone_is_that_of_the_whole_list() {
                 }
             };
             let whole = pipeline.apply(&answers.map(str::to_owned), &row).unwrap();
-            assert_eq!(pipeline.apply_to_one(answers[winner], &row).unwrap(), whole, "{text} {answers:?}");
+            assert_eq!(
+                pipeline.apply_to_one(answers[winner], &row).unwrap(),
+                whole,
+                "{text} {answers:?}"
+            );
         }
     }
     assert_eq!(votes, 20);

@@ -283,7 +283,9 @@ fn a_task_with_every_field_satisfies_the_schema_and_loads_and_the_reader_knows_e
     let toml = toml::to_string(&full_task()).unwrap();
     let suite = as_json(&toml);
     assert!(validator.is_valid(&suite), "{toml}");
-    let loaded = task_folder(&toml).load().unwrap_or_else(|errors| panic!("{errors}\n{toml}"));
+    let loaded = task_folder(&toml)
+        .load()
+        .unwrap_or_else(|errors| panic!("{errors}\n{toml}"));
     assert_eq!(loaded.manifest.benchmarks[0].items, 2);
     let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>();
     assert_eq!(
@@ -296,9 +298,7 @@ fn a_task_with_every_field_satisfies_the_schema_and_loads_and_the_reader_knows_e
 fn what_the_schema_refuses_of_a_task_is_refused() {
     let validator = jsonschema::validator_for(&suite_schema()).unwrap();
     let toml = |fields: &str| {
-        format!(
-            "name = \"s\"\nversion = \"1\"\n[[benchmark]]\ntask = \"t.yaml\"\ndatasets = \"sets.toml\"\n{fields}\n"
-        )
+        format!("name = \"s\"\nversion = \"1\"\n[[benchmark]]\ntask = \"t.yaml\"\ndatasets = \"sets.toml\"\n{fields}\n")
     };
     for wrong in [
         "limit = 0",
