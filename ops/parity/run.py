@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Runs the same tasks by lm-evaluation-harness and by Tidemill against one server, and compares them.
 
-One embedded engine serves the demo's checkpoint. Every task is asked by `lm_eval` (local-completions, --log_samples) and by
-`tidemill evaluate`; then prompts are compared byte by byte, the values of each row, and the aggregates with their standard
-errors. Prints a table; exits 1 where something differs that is not explained in EXPLAINED. `make test-parity` builds what this
-needs.
+One embedded engine serves the demo's checkpoint. Every task (ops/parity/tasks.py) is asked by `lm_eval` (local-completions,
+with its samples logged) and by `tidemill evaluate`. Compared are prompts byte by byte, the values of each row, and the
+aggregates with their standard errors. A table goes to stdout, progress and what differs to stderr; 1 is the exit code where
+something differs that EXPLAINED does not name, and where EXPLAINED names what does not differ. `make test-parity` builds what
+this needs.
 """
 
 import argparse
@@ -12,226 +13,46 @@ import contextlib
 import json
 import os
 import pathlib
-import random
 import socket
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
+from collections import Counter
 
-import yaml
+from prepare import START, prepare
+from tasks import GROUPS, HEARD, ROWS, STORED
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-VENV = ROOT / ".tools" / "parity"
 CHECKPOINT = ROOT / "examples" / "demo" / "checkpoints" / "step-1200"
-ROWS = 16
 CONTEXT = 512
 
-# Why an aggregate's standard error may differ: the harness draws its bootstrap by other random numbers, or gives none.
+# How far figures may be apart, as a share of the harness's.
 TOLERANCE = 1e-6
-ERROR_TOLERANCE = 0.35
-
-RANDOM = random.Random(11)
-WORDS = "one two three four apples pears sums more less left".split()
-
-
-def words(count):
-    return " ".join(RANDOM.choice(WORDS) for _ in range(count))
-
-
-def letters(index):
-    return {
-        "question": f"{index} + {index % 5} = ?",
-        "choices": {"text": [str(index + index % 5 + off) for off in (1, 0, 2, 11)], "label": list("ABCD")},
-        "answerKey": "BBBB"[index % 4],
-    }
-
-
-def knowledge(index):
-    return {
-        "question": f" {words(3)}? ",
-        "choices": [words(1) for _ in range(4)],
-        "answer": index % 4,
-        "subject": "anatomy",
-    }
-
-
-# Tasks of the package over rows made here: the file, its splits' rows, and the examples asked for.
-REAL = {
-    "arc_easy": ("arc/arc_easy.yaml", letters, 2),
-    "boolq": (
-        "super_glue/boolq/default.yaml",
-        lambda index: {"passage": words(5), "question": words(3), "label": index % 2},
-        1,
-    ),
-    "sciq": (
-        "sciq/sciq.yaml",
-        lambda index: {
-            "support": "  " + words(4),
-            "question": words(3) + "?",
-            "distractor1": words(1),
-            "distractor2": words(2),
-            "distractor3": "x",
-            "correct_answer": words(1),
-        },
-        0,
-    ),
-    "blimp_adjunct_island": (
-        "blimp/adjunct_island.yaml",
-        lambda index: {"sentence_good": words(4), "sentence_bad": words(4)},
-        0,
-    ),
-    "mmlu_anatomy": ("mmlu/default/mmlu_anatomy.yaml", knowledge, 1),
-    "global_mmlu_full_de_anatomy": (
-        "global_mmlu/full/de/global_mmlu_full_de_anatomy.yaml",
-        lambda index: {
-            "subject": ["anatomy", "law"][index % 4 == 3],
-            "question": words(3),
-            **{f"option_{letter}": words(1) for letter in "abcd"},
-            "answer": "ABCD"[index % 4],
-        },
-        0,
-    ),
-    "cola": ("glue/cola/default.yaml", lambda index: {"sentence": words(4), "label": index % 2}, 1),
-    "gsm8k": (
-        "gsm8k/gsm8k.yaml",
-        lambda index: {"question": f"{index} + 3", "answer": f"{words(2)}\n#### {index + 3}"},
-        2,
-    ),
-    "nq_open": (
-        "nq_open/nq_open.yaml",
-        lambda index: {"question": f"{index} + 4", "answer": [str(index + 4), words(1)]},
-        1,
-    ),
-    "triviaqa": (
-        "triviaqa/default.yaml",
-        lambda index: {"question": f"{index} - 1", "answer": {"aliases": [str(index - 1), "none"], "value": "x"}},
-        2,
-    ),
-    "lambada_openai": ("lambada/lambada_openai.yaml", lambda index: {"text": words(6)}, 0),
-    "pile_arxiv": ("pile/pile_arxiv.yaml", lambda index: {"text": words(12 + index)}, 0),
+# Draws of the harness's bootstrap: its own 100,000 take half an hour for BLEU.
+DRAWS = 1000
+# Metrics whose standard error the harness draws at random or does not give, and how it makes one number of rows. Tidemill leaves
+# out one row at a time (jackknife), and so does this, with the harness's own rows and function.
+LEFT_OUT = {
+    "perplexity": "perplexity",
+    "word_perplexity": "weighted_perplexity",
+    "byte_perplexity": "weighted_perplexity",
+    "bits_per_byte": "bits_per_byte",
+    "f1": "f1",
+    "mcc": "matthews_corrcoef",
+    "brier_score": "brier_score",
+    "bleu": "bleu",
+    "chrf": "chrf",
 }
 
-# Tasks of our own, for what those do not ask for.
-OWN = {
-    "own_regex": """
-        output_type: generate_until
-        doc_to_text: "Q: {{question}}\\nA:"
-        doc_to_target: "{{answer}}"
-        generation_kwargs: {until: ["\\n"], max_gen_toks: 12, do_sample: false}
-        num_fewshot: 2
-        fewshot_split: train
-        filter_list:
-          - {name: strict, filter: [{function: regex, regex_pattern: "^\\\\s*(-?\\\\d+)$"}, {function: take_first}]}
-          - {name: loose, filter: [{function: regex, regex_pattern: "(-?\\\\d+)", group_select: -1}, {function: take_first}]}
-        metric_list:
-          - {metric: exact_match, aggregation: mean, higher_is_better: true}
-    """,
-    "own_texts": """
-        output_type: generate_until
-        doc_to_text: "Q: {{question}}\\nA:"
-        doc_to_target: "{{answer}} and more"
-        generation_kwargs: {until: [], max_gen_toks: 16}
-        metric_list:
-          - {metric: bleu, aggregation: bleu, higher_is_better: true}
-          - {metric: chrf, aggregation: chrf, higher_is_better: true}
-    """,
-    "own_choices": """
-        output_type: multiple_choice
-        description: "Sums.\\n\\n"
-        doc_to_text: "Q: {{question}}\\nA:"
-        doc_to_choice: "{{[answer, wrong, wrong ~ '0']}}"
-        doc_to_target: 0
-        num_fewshot: 3
-        metric_list:
-          - {metric: acc, aggregation: mean, higher_is_better: true}
-          - {metric: acc_norm, aggregation: mean, higher_is_better: true}
-          - {metric: acc_bytes, aggregation: mean, higher_is_better: true}
-          - {metric: exact_match, aggregation: mean, higher_is_better: true}
-          - {metric: brier_score, aggregation: brier_score, higher_is_better: false}
-          - {metric: f1, aggregation: f1, higher_is_better: true}
-    """,
-    "own_target": """
-        output_type: loglikelihood
-        doc_to_text: "Q: {{question}}\\nA:"
-        doc_to_target: " {{answer}}"
-        num_fewshot: 1
-        metric_list:
-          - {metric: acc, aggregation: mean, higher_is_better: true}
-          - {metric: perplexity, aggregation: perplexity, higher_is_better: false}
-    """,
+# What differs and why, by task (or *), metric without its filters (or *), and what it is: prompt, row, value or error.
+EXPLAINED = {
+    ("*", metric, "error"): "the harness draws this error at random, 1,000 times; Tidemill's is the jackknife's, checked apart"
+    for metric in ("perplexity", "f1", "mcc", "bleu", "chrf")
+} | {
+    ("own_group", "acc", "error"): "the harness takes rows of all tasks to have one variance; Tidemill adds up that of each task",
 }
-
-
-def sums(index):
-    left, right = 11 + 3 * index, index % 9 + 1
-    return {"question": f"{left} + {right}", "answer": str(left + right), "wrong": str(left + right + 10 * (index % 3))}
-
-
-def splits_of(config):
-    named = [config.get(key) for key in ("training_split", "validation_split", "test_split", "fewshot_split")]
-    return sorted({split for split in named if split})
-
-
-def prepare(folder):
-    """Writes rows, the harness's copies of the tasks, and the suite."""
-    package = next((VENV / "lib").glob("python*/site-packages/lm_eval"))
-    (folder / "harness").mkdir()
-    benchmarks, mapping = [], []
-    for name, (file, make, shots) in REAL.items():
-        path = package / "tasks" / file
-        config = resolved(path)
-        files = {split: rows(folder, f"{name}-{split}", make) for split in splits_of(config)}
-        copy = {"include": str(path), "dataset_path": "json", "dataset_name": None, "task": name, "tag": None}
-        copy |= {"dataset_kwargs": {"data_files": files}, "num_fewshot": shots}
-        (folder / "harness" / f"{name}.yaml").write_text(yaml.safe_dump(copy))
-        benchmarks.append({"task": str(path), "few_shot": shots})
-        known = {"path": config["dataset_path"], "splits": files}
-        mapping.append(known | ({"name": config["dataset_name"]} if config.get("dataset_name") else {}))
-    for name, body in OWN.items():
-        files = {split: rows(folder, f"{name}-{split}", sums) for split in ("train", "test")}
-        lines = [line[8:] for line in body.strip("\n").splitlines()]
-        head = [f"task: {name}", "dataset_path: json", f"dataset_kwargs: {json.dumps({'data_files': files})}"]
-        head += ["training_split: train", "test_split: test"]
-        (folder / "harness" / f"{name}.yaml").write_text("\n".join(head + lines) + "\n")
-        benchmarks.append({"task": str(folder / "harness" / f"{name}.yaml")})
-    datasets = "".join(
-        f"[[dataset]]\npath = {json.dumps(known['path'])}\n"
-        + (f"name = {json.dumps(known['name'])}\n" if "name" in known else "")
-        + "".join(f"splits.{split} = {json.dumps(file)}\n" for split, file in known["splits"].items())
-        for known in mapping
-    )
-    (folder / "datasets.toml").write_text(datasets)
-    suite = 'name = "parity"\nversion = "1"\ntier = "canary"\n'
-    for benchmark in benchmarks:
-        suite += f"\n[[benchmark]]\ntask = {json.dumps(benchmark['task'])}\ndatasets = \"datasets.toml\"\n"
-        suite += 'start_text = "<|bos|>"\n'
-        if "few_shot" in benchmark:
-            suite += f"few_shot = {benchmark['few_shot']}\n"
-    (folder / "suite.toml").write_text(suite)
-    return list(REAL) + list(OWN)
-
-
-def resolved(path):
-    """A task file with what it includes; functions as their names."""
-
-    class Loader(yaml.SafeLoader):
-        pass
-
-    Loader.add_constructor("!function", lambda loader, node: node.value)
-    config = yaml.load(path.read_text(), Loader)  # noqa: S506
-    includes = config.pop("include", [])
-    merged = {}
-    for include in includes if isinstance(includes, list) else [includes]:
-        merged |= resolved(path.parent / include)
-    return merged | config
-
-
-def rows(folder, name, make):
-    path = folder / f"{name}.jsonl"
-    path.write_text("".join(json.dumps(make(index)) + "\n" for index in range(ROWS)))
-    return str(path)
 
 
 def serve(program, log):
@@ -251,51 +72,83 @@ def serve(program, log):
     raise SystemExit("the engine did not start; see engine.log")
 
 
-def harness(folder, url, tasks):
-    """What `lm_eval run --log_samples` gives, with fewer draws for the standard errors: its 100,000 of BLEU take half an hour."""
+def harness(folder, url, tasks, stored):
+    """Results and logged samples of `lm_eval`, by task. `stored` holds answers by task and row, where it is to ask no server."""
     os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HOME": str(folder / "hf")}
     os.environ |= {"TOKENIZERS_PARALLELISM": "false", "DISABLE_MULTIPROC": "1"}
     with open(folder / "lm_eval.log", "w") as log, contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
         from lm_eval import simple_evaluate
+        from lm_eval.api.model import LM
         from lm_eval.tasks import TaskManager
 
-        result = simple_evaluate(
-            model="local-completions",
-            model_args={
-                "model": "demo",
-                "base_url": f"{url}/v1/completions",
-                "tokenizer": str(CHECKPOINT),
-                "tokenizer_backend": "huggingface",
-                "num_concurrent": 1,
-                "max_length": CONTEXT,
-            },
-            tasks=tasks,
-            task_manager=TaskManager(include_path=str(folder / "harness"), include_defaults=False),
-            bootstrap_iters=1000,
-            log_samples=True,
-        )
+        class Stored(LM):
+            """Answers with what was stored: of a row's answers one after the other."""
+
+            def generate_until(self, requests, disable_tqdm=False):
+                given = Counter()
+                answers = []
+                for request in requests:
+                    of_row = (request.task_name, request.doc_id)
+                    answers.append(stored[request.task_name][request.doc_id][given[of_row]])
+                    given[of_row] += 1
+                return answers
+
+            def loglikelihood(self, requests, disable_tqdm=False):
+                raise NotImplementedError
+
+            loglikelihood_rolling = loglikelihood
+
+        server = {
+            "model": "demo",
+            "base_url": f"{url}/v1/completions",
+            "tokenizer": str(CHECKPOINT),
+            "tokenizer_backend": "huggingface",
+            "num_concurrent": 1,
+            "max_length": CONTEXT,
+        }
+        results, samples = {}, {}
+        for model, arguments, own in [
+            ("local-completions", server, [task for task in tasks if task not in stored]),
+            (Stored(), None, list(stored)),
+        ]:
+            result = simple_evaluate(
+                model=model,
+                model_args=arguments,
+                tasks=own,
+                task_manager=TaskManager(include_path=str(folder / "harness"), include_defaults=False),
+                bootstrap_iters=DRAWS,
+                log_samples=True,
+            )
+            results |= result["results"] | result.get("groups", {})
+            samples |= result["samples"]
     # Arrays as lists, functions as their names.
     plain = lambda value: value.tolist() if hasattr(value, "tolist") else str(value)  # noqa: E731
-    samples = json.loads(json.dumps(result["samples"], default=plain))
-    return result["results"], samples
+    return results, json.loads(json.dumps(samples, default=plain))
 
 
 def tidemill(program, folder, url):
+    """Results by task, results of groups, and the samples of each row by task and row."""
     data = ["--data-dir", folder / "data"]
     command = [program, "evaluate", "--suite", folder / "suite.toml", "--endpoint", url, "--model", "demo"]
     command += ["--run", "parity", "--step", "1", "--json", *data]
     result = json.loads(run(command, folder / "tidemill.log", cwd=folder))
     items = run([program, "items", result["evaluation"], "--json", *data], folder / "items.log", cwd=folder)
-    by_benchmark = {}
+    rows = {}
     for line in items.splitlines():
         item = json.loads(line)
-        by_benchmark.setdefault(item["benchmark"], {})[item["item"]] = item
-    return {one["name"]: one for one in result["benchmarks"]}, by_benchmark
+        rows.setdefault(item["benchmark"], {}).setdefault(int(item["item"]), []).append(item)
+    for task in rows.values():
+        for samples in task.values():
+            samples.sort(key=lambda item: item["sample"])
+    return {one["name"]: one for one in result["benchmarks"]}, result["groups"], rows
 
 
 def run(command, log, **more):
+    # The broker is where make puts it.
+    path = os.pathsep.join([str(ROOT / ".tools" / "bin"), os.environ["PATH"]])
+    more |= {"stdout": subprocess.PIPE, "text": True, "env": os.environ | {"PATH": path}}
     with open(log, "w") as errors:
-        done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, stderr=errors, text=True, **more)
+        done = subprocess.run([str(part) for part in command], stderr=errors, **more)
     # 1 stands for an evaluation with too many failures, which the comparison shows.
     if done.returncode not in (0, 1):
         raise SystemExit(f"{command[0]} ended {done.returncode}:\n{pathlib.Path(log).read_text()[-2000:]}")
@@ -310,94 +163,257 @@ def asked_by_harness(sample):
 
 
 def asked_by_tidemill(item):
-    prompt = item["prompt"].removeprefix("<|bos|>")
+    prompt = item["prompt"].removeprefix(START)
     return [prompt + choice for choice in item["choices"]] or [prompt]
 
 
-def value_of(measured):
-    return measured["value"] if isinstance(measured, dict) and "value" in measured else measured
+def value_of_row(samples, name):
+    """What a row adds to a metric: of several answers, what the first adds or the one that most vote for."""
+    measures = [(sample["measures"] or {}).get(name) for sample in samples]
+    if not isinstance(measures[0], dict) or "vote" not in measures[0]:
+        return measures[0]["value"] if isinstance(measures[0], dict) and "value" in measures[0] else measures[0]
+    heard = measures[: HEARD[name.partition(",")[2]]]
+    winner = Counter(one["vote"] for one in heard).most_common(1)[0][0]
+    return next(one["value"] for one in heard if one["vote"] == winner)
+
+
+def value_of_sample(metric, value):
+    """The same in the harness's log, which holds some values as what they are made of."""
+    if metric == "brier_score":
+        right, probabilities = value
+        return sum((one - (place == right)) ** 2 for place, one in enumerate(probabilities))
+    # A log-likelihood and its weight.
+    if "perplexity" in metric or metric == "bits_per_byte":
+        return value[0] if isinstance(value, list) else value
+    return value
+
+
+def left_out(metric, values):
+    """The standard error by leaving out one row at a time, of the harness's values by the harness's function."""
+    from lm_eval.api.registry import get_aggregation
+
+    figure = get_aggregation(LEFT_OUT[metric])
+    figures = [figure(values[:place] + values[place + 1 :]) for place in range(len(values))]
+    mean = sum(figures) / len(figures)
+    return (sum((one - mean) ** 2 for one in figures) * (len(figures) - 1) / len(figures)) ** 0.5
 
 
 def same(own, theirs):
-    if isinstance(theirs, list) and len(theirs) == 2 and isinstance(theirs[0], (int, float)):
-        theirs = theirs[0]
+    """Whether two numbers are the same; None where one of them is no number."""
     if not isinstance(own, (int, float)) or not isinstance(theirs, (int, float)):
         return None
     return abs(own - theirs) <= TOLERANCE * max(1, abs(theirs))
 
 
-def compare(task, results, samples, result, items):
-    """The differences of one task, and its line."""
-    faults, compared = [], 0
-    metrics = {}
-    for sample in samples:
-        item = items.get(str(sample["doc_id"]))
-        if item is None:
-            faults.append(f"row {sample['doc_id']} is missing")
-            continue
-        own, theirs = asked_by_tidemill(item), asked_by_harness(sample)
-        if own != theirs:
-            faults.append(f"row {sample['doc_id']}: asked {own!r}, the harness {theirs!r}")
-        measures = item["measures"] or {}
+def answered_by_harness(sample):
+    """The texts of a row's answers, or the log-likelihoods of its continuations."""
+    responses = sample["resps"]
+    if isinstance(responses[0][0], str):
+        return responses[0]
+    return [one[0][0] if isinstance(one[0], list) else one[0] for one in responses]
+
+
+def answered_by_tidemill(samples):
+    return samples[0]["choice_log_probabilities"] or [sample["completion"] for sample in samples]
+
+
+def alike(own, theirs):
+    return len(own) == len(theirs) and all(
+        same(*pair) if isinstance(pair[0], float) else pair[0] == pair[1] for pair in zip(own, theirs)
+    )
+
+
+class Comparison:
+    """What was compared of one task or group, and what differs."""
+
+    def __init__(self, task):
+        self.task, self.rows = task, 0
+        # What differs: the metric, which of prompt, answer, row, value and error it is, and a sentence.
+        self.faults = []
+        self.prompts, self.answers, self.values, self.metrics = 0, 0, 0, []
+
+    def of_task(self, results, samples, result, items):
+        self.rows = len({sample["doc_id"] for sample in samples})
+        for sample in samples:
+            self.row(sample, items.get(sample["doc_id"]))
+        if len(items) != self.rows:
+            self.faults.append(("", "row", f"there are {len(items)} rows, of the harness {self.rows}"))
+        for metric in result["metrics"]:
+            self.metric(metric, results, samples)
+        # `alias`, `sample_len` and the like are no figures.
+        theirs = {key for key in results if "," in key and "_stderr" not in key}
+        own = {"{},{}".format(*(metric["name"].split(",") + ["none"])[:2]) for metric in result["metrics"]}
+        for key in sorted(theirs ^ own):
+            self.faults.append((key.partition(",")[0], "value", f"{key} is given by one side alone"))
+        return self
+
+    def of_group(self, results, groups):
+        self.rows = max(group["items"] for group in groups)
+        for group in groups:
+            figure = {"name": group["metric"], "value": group["value"], "standard_error": group["standard_error"]}
+            self.metric(figure, results, None)
+        return self
+
+    def row(self, sample, own):
+        number = sample["doc_id"]
+        if own is None:
+            self.faults.append(("", "row", f"row {number} is missing"))
+            return
+        asked, theirs = asked_by_tidemill(own[0]), asked_by_harness(sample)
+        if asked == theirs:
+            self.prompts += 1
+        else:
+            self.faults.append(("", "prompt", f"row {number}: asked {asked!r}, the harness {theirs!r}"))
+        answered, theirs = answered_by_tidemill(own), answered_by_harness(sample)
+        if alike(answered, theirs):
+            self.answers += 1
+        else:
+            self.faults.append(("", "answer", f"row {number}: answered {answered!r}, the harness got {theirs!r}"))
         for metric in sample["metrics"]:
             name = metric if sample["filter"] == "none" else f"{metric},{sample['filter']}"
-            equal = same(value_of(measures.get(name)), sample[metric])
-            if equal is False or name not in measures:
-                faults.append(f"row {sample['doc_id']}: {name} is {measures.get(name)}, the harness {sample[metric]}")
-            compared += equal is not None
-    lines = []
-    for metric in result["metrics"]:
+            value = value_of_row(own, name)
+            equal = same(value, value_of_sample(metric, sample[metric]))
+            self.values += equal is True
+            # Texts and labels have no value of one row.
+            if equal is False or value is None:
+                self.faults.append((metric, "row", f"row {number}: {name} is {value}, the harness {sample[metric]}"))
+
+    def metric(self, metric, results, samples):
         name, _, filters = metric["name"].partition(",")
-        key = f"{name},{filters or 'none'}"
-        theirs, error = results.get(key), results.get(f"{name}_stderr,{filters or 'none'}")
-        if not same(metric["value"], theirs):
-            faults.append(f"{metric['name']} is {metric['value']}, the harness {theirs}")
-        own_error = metric["standard_error"]
-        if isinstance(error, (int, float)) and isinstance(own_error, (int, float)):
-            if abs(own_error - error) > ERROR_TOLERANCE * max(error, 1e-9) and abs(own_error - error) > 1e-6:
-                faults.append(f"standard error of {metric['name']} is {own_error}, the harness {error}")
-        metrics[metric["name"]] = (metric["value"], own_error, theirs, error)
-        lines.append(metric["name"])
-    return faults, compared, metrics
+        theirs = results.get(f"{name},{filters or 'none'}")
+        error = results.get(f"{name}_stderr,{filters or 'none'}")
+        own, own_error = metric["value"], metric["standard_error"]
+        if not same(own, theirs):
+            self.faults.append((name, "value", f"{metric['name']} is {own}, the harness {theirs}"))
+        if not isinstance(error, (int, float)):
+            error = None
+        elif not same(own_error, error):
+            self.faults.append((name, "error", f"the error of {metric['name']} is {own_error}, the harness {error}"))
+        kept = None
+        if samples and name in LEFT_OUT:
+            kept = left_out(name, [sample[name] for sample in samples if sample["filter"] == (filters or "none")])
+            if not same(own_error, kept):
+                self.faults.append((name, "left out", f"the error of {metric['name']} is {own_error}, left out {kept}"))
+        self.metrics.append((metric["name"], own, own_error, theirs, error, kept))
+
+    def verdicts(self):
+        """Prompts, rows, and a line for each metric, as the table shows them."""
+        differ = lambda what, metric="": any(  # noqa: E731
+            fault[1] == what and fault[0] in ("", metric) for fault in self.faults
+        )
+        of_rows = lambda *arguments: "differ" if differ(*arguments) else "same" if self.prompts else "-"  # noqa: E731
+        for name, own, own_error, theirs, error, kept in self.metrics:
+            metric = name.partition(",")[0]
+            yield {
+                "task": self.task,
+                "rows": self.rows,
+                "prompts": of_rows("prompt"),
+                "answers": of_rows("answer"),
+                "row values": of_rows("row", metric),
+                "metric": name,
+                "Tidemill": own,
+                "its error": own_error,
+                "lm-eval": theirs,
+                "error there": error,
+                "one left out": kept,
+                "values": "differ" if differ("value", metric) else "same",
+                "errors": self.errors(metric, error, kept, differ),
+            }
+
+    def errors(self, metric, error, kept, differ):
+        if kept is not None:
+            return "differ" if differ("left out", metric) else "same, one left out"
+        if not differ("error", metric):
+            return "-" if error is None else "same"
+        return "explained" if why(self.task, metric, "error") else "differ"
 
 
-def shown(number):
-    return f"{number:.6g}" if isinstance(number, (int, float)) else "-"
+def why(task, metric, what):
+    """The key of EXPLAINED that names a difference."""
+    keys = [(task, metric, what), ("*", metric, what), (task, "*", what), ("*", "*", what)]
+    return next((key for key in keys if key in EXPLAINED), None)
+
+
+def shown(cell):
+    return f"{cell:.6g}" if isinstance(cell, float) else "-" if cell is None else str(cell)
+
+
+def table(lines):
+    columns = list(lines[0])
+    print("| " + " | ".join(columns) + " |")
+    is_number = lambda name: any(isinstance(line[name], (int, float)) for line in lines)  # noqa: E731
+    print("| " + " | ".join("---:" if is_number(name) else "---" for name in columns) + " |")
+    for line in lines:
+        print("| " + " | ".join(shown(line[name]) for name in columns) + " |")
+
+
+def judged(comparisons):
+    """How many differences each key of EXPLAINED names, and the sentences of those that none names."""
+    named, unnamed = Counter(), []
+    for comparison in comparisons:
+        for metric, what, sentence in comparison.faults:
+            key = why(comparison.task, metric, what)
+            named[key] += key is not None
+            if key is None:
+                unnamed.append(f"{comparison.task}: {sentence}")
+    unnamed += [f"EXPLAINED names {key}, which is the same" for key in EXPLAINED if not named[key]]
+    return {key: count for key, count in named.items() if key}, unnamed
+
+
+def both(program, folder):
+    tasks, asked = prepare(folder)
+    with open(folder / "engine.log", "w") as log:
+        engine, url = serve(program, log)
+        try:
+            print(f"parity: {len(tasks)} tasks of {ROWS} rows by Tidemill", file=sys.stderr)
+            own, groups, rows = tidemill(program, folder, url)
+            stored = {
+                task: {row: [sample["completion"] for sample in samples] for row, samples in rows[task].items()}
+                for task in STORED
+            }
+            print("parity: the same by lm-evaluation-harness", file=sys.stderr)
+            results, samples = harness(folder, url, asked, stored)
+        finally:
+            engine.terminate()
+            engine.wait()
+    comparisons = [
+        Comparison(task).of_task(results[task], samples[task], own[task], rows.get(task, {})) for task in tasks
+    ]
+    for name in GROUPS:
+        figures = [group for group in groups if group["name"].split()[0] == name]
+        comparisons.append(Comparison(name).of_group(results[name], figures))
+    return comparisons
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--program", required=True)
-    parser.add_argument("--keep", help="leave logs and results in this folder")
+    parser.add_argument("--keep", help="leave logs and results in this folder, which must not exist")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
     arguments = parser.parse_args()
     program = str(pathlib.Path(arguments.program).resolve())
     with tempfile.TemporaryDirectory() as temporary:
-        folder = pathlib.Path(arguments.keep or temporary).resolve()
-        folder.mkdir(exist_ok=True)
-        tasks = prepare(folder)
-        with open(folder / "engine.log", "w") as log:
-            engine, url = serve(program, log)
-            try:
-                results, samples = harness(folder, url, tasks)
-                own, items = tidemill(program, folder, url)
-            finally:
-                engine.terminate()
-                engine.wait()
-    print("| task | rows | prompts | row values | metric | Tidemill | its error | lm-eval | its error |")
-    print("| --- | ---: | --- | --- | --- | ---: | ---: | ---: | ---: |")
-    failed = False
-    for task in tasks:
-        faults, compared, metrics = compare(task, results[task], samples[task], own[task], items.get(task, {}))
-        prompts = "differ" if any(": asked " in fault for fault in faults) else "same"
-        values = "differ" if any("row " in fault and ": asked " not in fault for fault in faults) else f"{compared} same"
-        for metric, (value, error, theirs, their_error) in metrics.items():
-            cells = [task, str(len(samples[task])), prompts, values, metric]
-            cells += [shown(value), shown(error), shown(theirs), shown(their_error)]
-            print("| " + " | ".join(cells) + " |")
-        for fault in faults[:5]:
-            print(f"{task}: {fault}", file=sys.stderr)
-        failed |= bool(faults)
-    return 1 if failed else 0
+        folder = pathlib.Path(arguments.keep or pathlib.Path(temporary) / "parity").resolve()
+        folder.mkdir(parents=True)
+        comparisons = both(program, folder)
+    lines = [line for comparison in comparisons for line in comparison.verdicts()]
+    named, unnamed = judged(comparisons)
+    if arguments.json:
+        explained = [{"of": key, "times": count, "why": EXPLAINED[key]} for key, count in named.items()]
+        print(json.dumps({"figures": lines, "explained": explained, "unexplained": unnamed}, indent=1))
+    else:
+        table(lines)
+        prompts, answers, values = (
+            sum(getattr(one, what) for one in comparisons) for what in ("prompts", "answers", "values")
+        )
+        print(f"\n{len(comparisons) - len(GROUPS)} tasks. Counted for each chain of filters, these are the same:")
+        print(f"the prompts of {prompts} rows, the answers of {answers}, and {values} values.\n")
+        for key, count in named.items():
+            print(f"- {' '.join(key)} ({count}): {EXPLAINED[key]}")
+    for sentence in unnamed[:40]:
+        print(f"differs: {sentence}", file=sys.stderr)
+    print(f"parity: {len(unnamed)} differences that are not explained", file=sys.stderr)
+    return 1 if unnamed else 0
 
 
 if __name__ == "__main__":

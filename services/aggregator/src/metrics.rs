@@ -31,6 +31,8 @@ enum Column {
     /// True and predicted label.
     Labels(Vec<Option<[u32; 2]>>),
     Counts(Vec<Option<Box<[f64]>>>),
+    /// Answer and value; a value of NaN where there is none.
+    Votes(Vec<(u64, f64)>),
 }
 
 impl Measures {
@@ -51,8 +53,11 @@ impl Measures {
 
     /// Keeps what a sample adds, of `all` samples.
     pub(crate) fn apply(&mut self, index: usize, all: usize, grade: &Grade) {
-        for (column, measure) in self.columns.iter_mut().zip(&grade.measures) {
-            if let Some(measure) = measure {
+        let is_first = index % self.samples.max(1) == 0;
+        let places = self.columns.iter_mut().zip(&self.metrics).zip(&grade.measures);
+        for ((column, metric), measure) in places {
+            let is_heard = is_first || metric.source != MetricSource::FirstMeasure;
+            if let Some(measure) = measure.as_ref().filter(|_| is_heard) {
                 column.put(index, all, measure);
             }
         }
@@ -81,7 +86,11 @@ impl Measures {
                 let score = |item| self.majority(k, item, scores);
                 over_items(items, &score, shape, effort)
             }
-            MetricSource::Measure => self.measured(index, items, shape, effort),
+            MetricSource::VotedMeasure(k) => {
+                let shape = Shape { range: None, ..shape };
+                over_items(items, &|item| self.voted(index, k, item), shape, effort)
+            }
+            MetricSource::Measure | MetricSource::FirstMeasure => self.measured(index, items, shape, effort),
         }
     }
 
@@ -129,10 +138,25 @@ impl Measures {
         majority_at(k, &votes.collect::<Vec<Vote>>(), abstained)
     }
 
+    /// What the winner of a vote is worth; `None` unless each of the first `k` samples has voted.
+    fn voted(&self, index: usize, k: u32, item: usize) -> Option<f64> {
+        let Column::Votes(votes) = &self.columns[index] else {
+            return None;
+        };
+        let heard = votes.get(self.of_item(item))?.get(..k as usize)?;
+        if heard.iter().any(|(_, value)| value.is_nan()) {
+            return None;
+        }
+        let votes_for = |answer: u64| heard.iter().filter(|(other, _)| *other == answer).count();
+        let most = heard.iter().map(|(answer, _)| votes_for(*answer)).max()?;
+        let winner = heard.iter().find(|(answer, _)| votes_for(*answer) == most);
+        winner.map(|(_, value)| *value)
+    }
+
     fn measured(&self, index: usize, items: usize, shape: Shape<'_>, effort: Effort) -> Estimate {
         let aggregation = self.metrics[index].aggregation;
         match &self.columns[index] {
-            Column::Unused => Estimate::default(),
+            Column::Unused | Column::Votes(_) => Estimate::default(),
             Column::Values(values) => {
                 let mean = |item| {
                     let known = self.of_item(item).filter_map(|sample| values.get(sample));
@@ -219,6 +243,7 @@ impl Measures {
             Column::Sums(sums) => sums.capacity() * size_of::<[f64; 2]>(),
             Column::Labels(labels) => labels.capacity() * size_of::<Option<[u32; 2]>>(),
             Column::Counts(counts) => counts.capacity() * size_of::<Option<Box<[f64]>>>(),
+            Column::Votes(votes) => votes.capacity() * size_of::<(u64, f64)>(),
         });
         columns.sum::<usize>() + self.votes.capacity() * size_of::<u64>()
     }
@@ -263,8 +288,10 @@ fn vote(grade: &Grade) -> u64 {
 impl Column {
     /// The shape that the metric's aggregation takes, whatever comes first.
     fn of(metric: &Metric) -> Self {
-        if metric.source != MetricSource::Measure {
-            return Self::Unused;
+        match metric.source {
+            MetricSource::Measure | MetricSource::FirstMeasure => {}
+            MetricSource::VotedMeasure(_) => return Self::Votes(Vec::new()),
+            MetricSource::PassAt(_) | MetricSource::MajorityAt(_) => return Self::Unused,
         }
         match metric.aggregation {
             Aggregation::Mean => Self::Values(Vec::new()),
@@ -292,6 +319,10 @@ impl Column {
             (Self::Counts(counts), Measured::Counts(numbers)) if numbers.iter().all(|number| number.is_finite()) => {
                 counts.resize(all, None);
                 counts[index] = Some(numbers.clone().into_boxed_slice());
+            }
+            (Self::Votes(votes), Measured::Vote { answer, value }) => {
+                votes.resize(all, (0, f64::NAN));
+                votes[index] = (*answer, *value);
             }
             _ => {}
         }

@@ -242,6 +242,56 @@ fn answers_without_a_canonical_form_vote_as_they_were_found() {
     assert_eq!(only(&tally).value, Some(1.0));
 }
 
+/// Item 0: two votes for 7 and two for 9, of which 7 was first. Item 1: the third vote decides for 9. Item 2: one failed.
+#[test]
+fn the_vote_of_most_samples_counts_and_of_equals_the_first() {
+    let of = |source| metric(source, Aggregation::Mean);
+    let vote = |answer| Measured::Vote {
+        answer,
+        value: f64::from(u8::from(answer == 9)),
+    };
+    let value = |source, is_reversed: bool| {
+        let mut tally = tally(3, 4, vec![of(source)]);
+        let mut grades = Vec::new();
+        for (item, answers) in [[7, 9, 9, 7], [7, 9, 9, 3], [9, 9, 9, 9]].into_iter().enumerate() {
+            for (sample, answer) in answers.into_iter().enumerate() {
+                let mut grade = measured(item as u32, sample as u32, vote(answer));
+                if (item, sample) == (2, 1) {
+                    grade.outcome = Outcome::EngineError;
+                    grade.measures.clear();
+                }
+                grades.push(grade);
+            }
+        }
+        if is_reversed {
+            grades.reverse();
+        }
+        grades.iter().for_each(|grade| assert!(tally.apply(grade)));
+        let found = only(&tally);
+        (found.value, found.items)
+    };
+    for is_reversed in [false, true] {
+        assert_eq!(value(MetricSource::VotedMeasure(4), is_reversed), (Some(0.5), 2));
+        assert_eq!(value(MetricSource::VotedMeasure(3), is_reversed), (Some(1.0), 2));
+        assert_eq!(
+            value(MetricSource::VotedMeasure(1), is_reversed),
+            (Some(1.0 / 3.0), 3),
+            "the failed one is not heard"
+        );
+        assert_eq!(value(MetricSource::VotedMeasure(5), is_reversed), (None, 0));
+    }
+}
+
+#[test]
+fn of_the_first_sample_alone_later_ones_change_nothing() {
+    let mut tally = tally(2, 2, vec![metric(MetricSource::FirstMeasure, Aggregation::Mean)]);
+    for (item, sample, value) in [(0, 1, 1.0), (0, 0, 0.25), (1, 1, 1.0)] {
+        tally.apply(&measured(item, sample, Measured::Value(value)));
+    }
+    let found = only(&tally);
+    assert_eq!((found.value, found.items), (Some(0.25), 1));
+}
+
 #[test]
 fn clusters_and_weights_are_those_of_the_score() {
     let clusters = ClusterColumn {

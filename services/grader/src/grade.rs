@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidemill_domain::{
-    Completion, Ending, Grade, GraderSpec, Item, JudgeCost, Measured, Metric, MetricSource, Outcome, Reasoning, Span,
-    Timestamp,
+    Completion, Ending, Grade, GraderSpec, Item, JudgeCost, Measured, Metric, Outcome, Reasoning, Span, Timestamp,
 };
 
 use crate::answer::{Answer, Credit, Finding};
@@ -73,7 +72,7 @@ impl Grader {
     /// Has grades carry what they add to these metrics, in this order.
     #[must_use]
     pub fn measuring(self, metrics: &[Metric]) -> Self {
-        let name = |metric: &Metric| (metric.source == MetricSource::Measure).then(|| metric.name.clone());
+        let name = |metric: &Metric| metric.source.is_measure().then(|| metric.name.clone());
         Self {
             metrics: metrics.iter().map(name).collect(),
             ..self

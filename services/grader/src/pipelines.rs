@@ -4,7 +4,7 @@
 //! lies between 0 and 1 where more is better, else the probability that the model gave to what was asked for.
 
 use serde_json::{Map, Value as Json};
-use tidemill_domain::{ChoiceScore, Item, Measured};
+use tidemill_domain::{ChoiceScore, Digest, Item, Measured};
 use tidemill_harness::Grading;
 use tidemill_harness::grading::Target;
 use tidemill_harness::metric::{self, Gold, Likelihoods, Measure};
@@ -54,16 +54,19 @@ impl Family for Pipelines {
             .grading
             .of_answer(answer.text(), target)
             .map_err(Error::Pipelines)?;
+        let votes = self.grading.votes(answer.text(), &row).map_err(Error::Pipelines)?;
         let measures = values
             .iter()
             .zip(self.measures())
             .map(|(value, of)| measured(of, value));
         let measures = measures.collect::<Result<Vec<_>, _>>()?;
+        let credit = self.credit(&measures).unwrap_or(Credit::Part(0.0));
+        let measures = measures.into_iter().zip(&votes);
+        let measures = measures.map(|(measure, vote)| voted(measure, vote.as_ref())).collect();
         let extracted = match &filtered {
             Json::Array(only) if only.len() == 1 => python::str(&only[0]),
             other => python::str(other),
         };
-        let credit = self.credit(&measures).unwrap_or(Credit::Part(0.0));
         Ok(Some(self.finding(FILTERS, &extracted, credit, measures)))
     }
 }
@@ -232,6 +235,27 @@ fn measured(measure: Measure, value: &metric::Measured) -> Result<Option<Measure
     }))
 }
 
+/// A value with what its sample votes for. Only values can be voted on, which is checked where a task becomes a benchmark.
+fn voted(measure: Option<Measured>, vote: Option<&Json>) -> Option<Measured> {
+    match (measure, vote) {
+        (Some(Measured::Value(value)), Some(vote)) => Some(Measured::Vote {
+            answer: number_of(vote),
+            value,
+        }),
+        (measure, _) => measure,
+    }
+}
+
+/// The first 64 bits of its text's hash, for all processes the same.
+fn number_of(answer: &Json) -> u64 {
+    let digest = Digest::of(answer.to_string().as_bytes());
+    digest
+        .hex()
+        .get(..16)
+        .and_then(|hex| u64::from_str_radix(hex, 16).ok())
+        .unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -279,6 +303,29 @@ mod tests {
             [&Some(Measured::Value(0.0)), &Some(Measured::Value(1.0))]
         );
         assert!(matches!(&finding.measures[3], Some(Measured::Counts(counts)) if counts.len() == 10));
+    }
+
+    #[test]
+    fn samples_vote_for_what_the_filters_before_the_vote_make_of_them() {
+        let regex = json!({"function": "regex", "regex_pattern": "(\\d+)"});
+        let vote = [json!({"function": "majority_vote"}), json!({"function": "take_first"})];
+        let grading = json!({"repeats": 3, "filter_list": [
+            {"name": "first", "filter": [regex, {"function": "take_first"}]},
+            {"name": "maj", "filter": [{"function": "take_first_k", "k": 2}, regex, vote[0], vote[1]]},
+        ], "metric_list": [{"metric": "exact_match"}]});
+        let item = with(&[("target", json!("7"))], &[]);
+        let measures = |text| {
+            let finding = pipelines(&grading).judge(&item, &Answer::whole(text)).unwrap();
+            finding.unwrap().measures
+        };
+        let (one, same, other) = (measures("so 7"), measures("7, I say"), measures("8"));
+        assert_eq!(one[0], Some(Measured::Value(1.0)));
+        assert!(matches!(one[1], Some(Measured::Vote { value: 1.0, .. })));
+        assert_eq!(one, same);
+        assert!(
+            matches!((&one[1], &other[1]), (Some(Measured::Vote { answer: one, .. }),
+            Some(Measured::Vote { answer: other, value: 0.0 })) if one != other)
+        );
     }
 
     #[test]

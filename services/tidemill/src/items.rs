@@ -137,6 +137,8 @@ fn measures(benchmark: &Benchmark, grade: &Grade) -> Value {
             Some(Measured::Weighted { value, weight }) => json!({"value": value, "weight": weight}),
             Some(Measured::Labels { truth, predicted }) => json!({"truth": truth, "predicted": predicted}),
             Some(Measured::Counts(counts)) => json!(counts),
+            // As a text: JSON's numbers are not that long.
+            Some(Measured::Vote { answer, value }) => json!({"value": value, "vote": format!("{answer:016x}")}),
             None => Value::Null,
         };
         (metric.name.clone(), value)

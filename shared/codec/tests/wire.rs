@@ -640,6 +640,23 @@ fn what_is_known_of_lengths_reads_as_it_was_written() {
 }
 
 #[test]
+fn votes_and_what_is_made_of_them_read_as_they_were_written() {
+    let grade = Grade {
+        measures: vec![Some(Measured::Vote {
+            answer: u64::MAX,
+            value: 0.5,
+        })],
+        ..grade()
+    };
+    assert_eq!(decode::<Grade>(&encode(&grade).unwrap()).unwrap(), grade);
+    let mut manifest = manifest();
+    for source in [MetricSource::FirstMeasure, MetricSource::VotedMeasure(8)] {
+        manifest.benchmarks[0].metrics[0].source = source;
+        assert_eq!(decode::<Manifest>(&encode(&manifest).unwrap()).unwrap(), manifest);
+    }
+}
+
+#[test]
 fn a_reader_of_version_1_alone_names_what_it_lacks() {
     let error = decode::<v1::Release>(&encode(&release()).unwrap()).unwrap_err();
     assert!(

@@ -107,6 +107,13 @@ pub enum Measured {
     },
     /// Counts that add up over samples, for instance of matching n-grams.
     Counts(Vec<f64>),
+    /// A value of its own that counts if most samples of the item vote for the same answer.
+    Vote {
+        /// Stands for the answer: equal answers have equal numbers.
+        answer: u64,
+        /// The value.
+        value: f64,
+    },
 }
 
 /// The grade of one sample, with all that the aggregator needs to fold, so that it reads nothing else.

@@ -41,6 +41,19 @@ pub enum MetricSource {
     PassAt(u32),
     /// The answer that most of so many samples of an item give.
     MajorityAt(u32),
+    /// The measure at the metric's place of each item's first sample alone.
+    FirstMeasure,
+    /// The measure at the metric's place of the sample that most of so many vote with, of several the first: see
+    /// [`Measured::Vote`](crate::Measured::Vote).
+    VotedMeasure(u32),
+}
+
+impl MetricSource {
+    /// It is made of the grades' measures, not of their scores.
+    #[must_use]
+    pub const fn is_measure(self) -> bool {
+        matches!(self, Self::Measure | Self::FirstMeasure | Self::VotedMeasure(_))
+    }
 }
 
 /// What a metric makes of what all samples add to it.

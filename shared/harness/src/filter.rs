@@ -79,21 +79,94 @@ enum Answers {
     One(Json),
 }
 
+/// Which of several answers to one request a chain takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Chosen {
+    /// The first one.
+    First,
+    /// The one that is given most often among so many first ones, of several the first.
+    Voted(u32),
+}
+
 impl Pipeline {
+    /// Which of `repeats` answers the chain takes.
+    ///
+    /// # Errors
+    /// It leaves several, or needs more.
+    pub fn chosen(&self, repeats: u32) -> Result<Chosen, String> {
+        let mut left = repeats;
+        for step in &self.steps {
+            match step {
+                Step::TakeFirst => return Ok(Chosen::First),
+                Step::MajorityVote => return Ok(Chosen::Voted(left)),
+                Step::TakeFirstK(count) => match u32::try_from(*count) {
+                    Ok(count) if (1..=left).contains(&count) => left = count,
+                    _ => return Err(format!("take_first_k of {count} does not fit {left} answers of a row")),
+                },
+                _ => {}
+            }
+        }
+        match left {
+            1 => Ok(Chosen::First),
+            _ => Err(format!(
+                "leaves {left} answers of a row; end it by take_first or majority_vote"
+            )),
+        }
+    }
+
+    /// What the chain makes of one of several answers if that is the one which it takes.
+    ///
+    /// # Errors
+    /// As [`Pipeline::apply`].
+    pub fn apply_to_one(&self, answer: &str, row: &Map<String, Json>) -> Result<Json, String> {
+        let (before, after) = self.steps.split_at(self.choice());
+        let before = before.iter().filter(|step| !matches!(step, Step::TakeFirstK(_)));
+        applied(before.chain(after), &[answer.to_owned()], row)
+    }
+
+    /// What an answer votes for; `None` where the chain counts no votes.
+    ///
+    /// # Errors
+    /// As [`Pipeline::apply`].
+    pub fn vote(&self, answer: &str, row: &Map<String, Json>) -> Result<Option<Json>, String> {
+        let at = self.choice();
+        if self.steps.get(at) != Some(&Step::MajorityVote) {
+            return Ok(None);
+        }
+        let before = self.steps[..at]
+            .iter()
+            .filter(|step| !matches!(step, Step::TakeFirstK(_)));
+        applied(before, &[answer.to_owned()], row).map(Some)
+    }
+
+    /// The step that takes one of several answers; all before it treat each answer alone.
+    fn choice(&self) -> usize {
+        let is_choice = |step: &Step| matches!(step, Step::TakeFirst | Step::MajorityVote);
+        self.steps.iter().position(is_choice).unwrap_or(self.steps.len())
+    }
+
     /// What the chain makes of the answers to one request. `row` is read by `multi_choice_regex` alone, for its `choices`.
     ///
     /// # Errors
     /// The chain cannot be applied to these answers: lm-evaluation-harness would stop here.
     pub fn apply(&self, answers: &[String], row: &Map<String, Json>) -> Result<Json, String> {
-        let mut answers = Answers::Many(answers.iter().cloned().map(Json::String).collect());
-        for step in &self.steps {
-            answers = step.apply(answers, row)?;
-        }
-        Ok(match answers {
-            Answers::Many(values) => Json::Array(values),
-            Answers::One(value) => value,
-        })
+        applied(&self.steps, answers, row)
     }
+}
+
+fn applied<'a>(
+    steps: impl IntoIterator<Item = &'a Step>,
+    answers: &[String],
+    row: &Map<String, Json>,
+) -> Result<Json, String> {
+    let mut answers = Answers::Many(answers.iter().cloned().map(Json::String).collect());
+    for step in steps {
+        answers = step.apply(answers, row)?;
+    }
+    Ok(match answers {
+        Answers::Many(values) => Json::Array(values),
+        Answers::One(value) => value,
+    })
 }
 
 impl Answers {

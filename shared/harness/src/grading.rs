@@ -24,6 +24,8 @@ pub struct Grading {
     pub pipelines: Vec<Pipeline>,
     /// The metrics.
     pub metrics: Vec<Metric>,
+    /// Answers to each request, of which the filters take one.
+    pub repeats: u32,
 }
 
 /// What a row's answer is compared with.
@@ -45,6 +47,7 @@ impl Task {
             output_type: self.output_type,
             pipelines: self.pipelines.clone(),
             metrics: self.metrics.clone(),
+            repeats: self.repeats,
         }
     }
 }
@@ -72,7 +75,12 @@ impl Grading {
     pub fn text(&self) -> String {
         let pipelines: Vec<Json> = self.pipelines.iter().map(pipeline).collect();
         let metrics: Vec<Json> = self.metrics.iter().map(metric).collect();
-        json!({"output_type": self.output_type.name(), "filter_list": pipelines, "metric_list": metrics}).to_string()
+        let mut text =
+            json!({"output_type": self.output_type.name(), "filter_list": pipelines, "metric_list": metrics});
+        if self.repeats > 1 {
+            text["repeats"] = self.repeats.into();
+        }
+        text.to_string()
     }
 
     /// Pipelines and metrics in the order in which values are given, with the names under which they are reported: that of the
@@ -90,7 +98,8 @@ impl Grading {
         })
     }
 
-    /// The values of a generated answer, one a column, and what the first filters made of it.
+    /// The values of a generated answer, one a column, and what the first filters made of it. Of several answers to a row: the
+    /// values that it has if filters take it.
     ///
     /// # Errors
     /// Filters or metrics cannot be applied to it: lm-evaluation-harness would stop here.
@@ -98,13 +107,33 @@ impl Grading {
         let answers = [answer.to_owned()];
         let (mut values, mut first) = (Vec::new(), None);
         for pipeline in &self.pipelines {
-            let filtered = pipeline.apply(&answers, target.row)?;
+            let filtered = match self.repeats {
+                0 | 1 => pipeline.apply(&answers, target.row)?,
+                _ => pipeline.apply_to_one(answer, target.row)?,
+            };
             for metric in &self.metrics {
                 values.push(metric::of_answer(metric, target.value, target.is_list, &filtered)?);
             }
             first.get_or_insert(filtered);
         }
         Ok((values, first.unwrap_or(Json::Null)))
+    }
+
+    /// What a generated answer votes for, one a column; `None` where filters count no votes.
+    ///
+    /// # Errors
+    /// As [`Grading::of_answer`].
+    pub fn votes(&self, answer: &str, row: &Row) -> Result<Vec<Option<Json>>, String> {
+        let mut votes = Vec::new();
+        for pipeline in &self.pipelines {
+            let vote = if self.repeats > 1 {
+                pipeline.vote(answer, row)?
+            } else {
+                None
+            };
+            votes.extend(self.metrics.iter().map(|_| vote.clone()));
+        }
+        Ok(votes)
     }
 
     /// The values of a row of choices, one a column; `None` where a metric does not apply.

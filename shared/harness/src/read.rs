@@ -41,6 +41,7 @@ pub(crate) fn grading(map: &Map, place: &Place) -> Result<Grading, Vec<Refusal>>
         output_type,
         pipelines: lists::pipelines(&mut keys, output_type),
         metrics: lists::metrics(&mut keys, output_type),
+        repeats: repeats(&mut keys),
     };
     keys.finish();
     if refusals.all.is_empty() {
@@ -148,14 +149,15 @@ fn read(keys: &mut Keys<'_>) -> Task {
         generation,
         pipelines,
         metrics,
-        repeats: keys
-            .count("repeats")
-            .and_then(|count| u32::try_from(count).ok())
-            .unwrap_or(1)
-            .max(1),
+        repeats: repeats(keys),
         version: version(keys),
         notices,
     }
+}
+
+fn repeats(keys: &mut Keys<'_>) -> u32 {
+    let count = keys.count("repeats").and_then(|count| u32::try_from(count).ok());
+    count.unwrap_or(1).max(1)
 }
 
 fn version(keys: &Keys<'_>) -> Option<String> {

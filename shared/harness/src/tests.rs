@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value as Json, json};
 
+use crate::filter::Chosen;
 use crate::grading::{Grading, Target};
 use crate::metric::{Gold, Likelihoods, Measured};
 use crate::request::{Asker, Request, ShotSource};
@@ -104,6 +105,80 @@ fn filters_and_exact_match_are_those_of_lm_evaluation_harness() {
         }
     }
     assert!(compared > 5_000, "{compared}");
+}
+
+/// One answer at a time, then the vote, gives what the chain gives over all answers at once.
+#[test]
+fn a_vote_over_samples_that_were_graded_alone_is_that_of_the_whole_list() {
+    let digits = json!({"function": "regex", "regex_pattern": "(\\d+)"});
+    let (vote, first) = (json!({"function": "majority_vote"}), json!({"function": "take_first"}));
+    let two = json!({"function": "take_first_k", "k": 2});
+    let lower = json!({"function": "lowercase"});
+    let row = Row::new();
+    let mut votes = 0;
+    for chain in [
+        vec![&first],
+        vec![&digits, &first, &lower],
+        vec![&vote],
+        vec![&lower, &vote, &first],
+        vec![&digits, &vote, &first, &lower],
+        vec![&two, &digits, &vote, &first],
+        vec![&digits, &two, &vote],
+    ] {
+        let text = json!({"repeats": 4, "filter_list": [{"name": "f", "filter": chain}]}).to_string();
+        let grading = Grading::parse(&text).unwrap();
+        assert_eq!(Grading::parse(&grading.text()).unwrap(), grading);
+        let pipeline = &grading.pipelines[0];
+        for answers in [
+            ["A 7", "a 7", "9", "9"],
+            ["9", "A 7", "a 7", "a 7"],
+            ["", "x", "X", "1"],
+            ["b", "a", "a", "b"],
+        ] {
+            let winner = match pipeline.chosen(4).unwrap() {
+                Chosen::First => 0,
+                Chosen::Voted(heard) => {
+                    let cast: Vec<Json> = answers[..heard as usize]
+                        .iter()
+                        .map(|answer| pipeline.vote(answer, &row).unwrap().unwrap())
+                        .collect();
+                    let count = |vote: &Json| cast.iter().filter(|other| *other == vote).count();
+                    let most = cast.iter().map(count).max().unwrap();
+                    votes += 1;
+                    cast.iter().position(|vote| count(vote) == most).unwrap()
+                }
+            };
+            let whole = pipeline.apply(&answers.map(str::to_owned), &row).unwrap();
+            assert_eq!(
+                pipeline.apply_to_one(answers[winner], &row).unwrap(),
+                whole,
+                "{text} {answers:?}"
+            );
+        }
+    }
+    assert_eq!(votes, 20);
+}
+
+#[test]
+fn a_chain_that_leaves_several_answers_or_needs_more_says_so() {
+    let chosen = |filter: Json, repeats| {
+        let text = json!({"filter_list": [{"name": "f", "filter": filter}]}).to_string();
+        Grading::parse(&text).unwrap().pipelines[0].chosen(repeats)
+    };
+    let first_k = |k: u32| json!({"function": "take_first_k", "k": k});
+    let lower = json!({"function": "lowercase"});
+    assert_eq!(chosen(json!([lower]), 1), Ok(Chosen::First));
+    assert_eq!(chosen(json!([first_k(1)]), 3), Ok(Chosen::First));
+    assert_eq!(
+        chosen(json!([lower]), 3),
+        Err("leaves 3 answers of a row; end it by take_first or majority_vote".to_owned())
+    );
+    let vote = json!({"function": "majority_vote"});
+    assert_eq!(chosen(json!([first_k(3), vote]), 3), Ok(Chosen::Voted(3)));
+    assert_eq!(
+        chosen(json!([first_k(4), vote]), 3),
+        Err("take_first_k of 4 does not fit 3 answers of a row".to_owned())
+    );
 }
 
 #[test]

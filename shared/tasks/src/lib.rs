@@ -43,6 +43,6 @@ pub use looked::{Counted, Extent, Picked};
 pub use overrides::{Overrides, misfit};
 pub use sink::{Collected, Sink, Stopped};
 pub use suite::{
-    BenchmarkTable, DefaultsTable, FewShotChoice, GraderTable, GroupTable, MeanName, MessageTable, ReasoningMarks,
-    ReasoningName, ReasoningTable, SuiteFile, suite_schema,
+    BenchmarkKind, BenchmarkTable, DefaultsTable, FewShotChoice, GraderTable, GroupTable, MeanName, MessageTable,
+    ReasoningMarks, ReasoningName, ReasoningTable, SuiteFile, TaskTable, suite_schema,
 };

@@ -2,9 +2,7 @@
 
 use std::path::Path;
 
-use tidemill_domain::{
-    Benchmark, CodeLanguage, GraderSpec, Item, JsonCheck, Manifest, Metric, MetricSource, Reasoning,
-};
+use tidemill_domain::{Benchmark, CodeLanguage, GraderSpec, Item, JsonCheck, Manifest, Metric, Reasoning};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -100,10 +98,7 @@ impl Overrides {
             .into_iter()
             .flatten()
             .find_map(|change| change.metrics.as_ref());
-        let kept = benchmark
-            .metrics
-            .iter()
-            .filter(|metric| metric.source != MetricSource::Measure);
+        let kept = benchmark.metrics.iter().filter(|metric| !metric.source.is_measure());
         let kept: Vec<String> = kept.map(|metric| metric.name.clone()).collect();
         let names = metrics.map_or(&kept, |(_, names)| names);
         let own = benchmark.grader.metrics();

@@ -50,7 +50,7 @@ pub struct SuiteFile {
     pub defaults: Option<DefaultsTable>,
     /// The benchmarks, at least one; their names differ.
     #[schemars(length(min = 1))]
-    pub benchmark: Vec<BenchmarkTable>,
+    pub benchmark: Vec<BenchmarkKind>,
     /// Means over several benchmarks. Default none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
@@ -185,6 +185,40 @@ pub enum FewShotChoice {
     First,
     /// Drawn for each item, from a seed.
     Random,
+}
+
+/// What a `[[benchmark]]` says: all of it here, or the task file that says it.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum BenchmarkKind {
+    /// Everything is said here.
+    Written(Box<BenchmarkTable>),
+    /// A task file says it.
+    Task(TaskTable),
+}
+
+/// Benchmarks that a task file of lm-evaluation-harness describes: its data, prompts, settings and grader (docs/harness.md).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct TaskTable {
+    /// A task or a group: the path of a `.yaml` file, relative to the suite file.
+    pub task: String,
+    /// Which local files hold datasets of the hub: a TOML file of `[[dataset]]`, relative to the suite file. Default none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub datasets: Option<String>,
+    /// Where a group's tasks are looked for, relative to the suite file. Default the task file's folder.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task_folder: Option<String>,
+    /// Only the first rows of each task, this many, at least 1. Default all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub limit: Option<u64>,
+    /// Solved examples before each prompt, unless the task itself asks for 0. Default the task's own count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub few_shot: Option<u32>,
+    /// Stands before a text whose likelihood is asked for after nothing, for instance the tokeniser's start token. Default nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_text: Option<String>,
 }
 
 /// A benchmark: data, prompt, settings and grader. Exactly one of `prompt` and `messages` is given.

@@ -12,6 +12,7 @@ use tidemill_domain::{
     Aggregation, Average, Benchmark, BenchmarkName, BlockRef, Digest, GraderSpec, Group, GroupMean, Item, Member,
     Metric, MetricSource, Outline, Packer, Reasoning, Settings, WholeBenchmark,
 };
+use tidemill_harness::filter::Chosen;
 use tidemill_harness::metric::{self, Measure};
 use tidemill_harness::native::AggregationRule;
 use tidemill_harness::request::{Asker, ShotSource};
@@ -230,11 +231,15 @@ fn benchmark(
 /// What the harness does and a suite of this version cannot.
 fn unfit(task: &Task) -> Vec<String> {
     let mut unfit = Vec::new();
-    if task.repeats > 1 {
-        unfit.push(format!(
-            "repeats: {} answers of a row, of which filters choose, are not graded here; set 1",
-            task.repeats
-        ));
+    for pipeline in &task.pipelines {
+        match pipeline.chosen(task.repeats) {
+            Err(reason) if task.repeats > 1 => unfit.push(format!(
+                "filter_list: {} {reason}, which is not graded here",
+                pipeline.name
+            )),
+            Ok(Chosen::Voted(_)) if samples(task) > 1 => unfit.extend(unfit_for_votes(task)),
+            _ => {}
+        }
     }
     if task.generation.top_k.is_some() {
         unfit.push("generation_kwargs.top_k: is not sent by this version".to_owned());
@@ -250,6 +255,24 @@ fn unfit(task: &Task) -> Vec<String> {
         }
     }
     unfit
+}
+
+/// Votes are counted for values that are averaged alone.
+fn unfit_for_votes(task: &Task) -> Option<String> {
+    let is_mean = |metric: &metric::Metric| matches!(aggregation(metric), Ok(Aggregation::Mean));
+    let other = task.metrics.iter().find(|metric| !is_mean(metric))?;
+    Some(format!(
+        "metric_list: {} of the answer that majority_vote takes is not graded here",
+        other.measure.name()
+    ))
+}
+
+/// What is not generated is the same however often it is asked for.
+fn samples(task: &Task) -> u32 {
+    match task.output_type {
+        OutputType::GenerateUntil => task.repeats,
+        _ => 1,
+    }
 }
 
 fn aggregation(metric: &metric::Metric) -> Result<Aggregation, &'static str> {
@@ -271,13 +294,21 @@ fn aggregation(metric: &metric::Metric) -> Result<Aggregation, &'static str> {
 }
 
 fn metrics(task: &Task) -> Vec<Metric> {
-    let of = |(name, metric): (String, &metric::Metric)| Metric {
+    let sources = task.pipelines.iter().flat_map(|pipeline| {
+        let source = match pipeline.chosen(task.repeats) {
+            _ if samples(task) == 1 => MetricSource::Measure,
+            Ok(Chosen::Voted(heard)) => MetricSource::VotedMeasure(heard),
+            _ => MetricSource::FirstMeasure,
+        };
+        task.metrics.iter().map(move |_| source)
+    });
+    let of = |((name, metric), source): ((String, &metric::Metric), MetricSource)| Metric {
         name,
-        source: MetricSource::Measure,
+        source,
         aggregation: aggregation(metric).unwrap_or(Aggregation::Mean),
         higher_is_better: metric.higher_is_better,
     };
-    task.grading().columns().map(of).collect()
+    task.grading().columns().zip(sources).map(of).collect()
 }
 
 fn settings(task: &Task) -> Settings {
@@ -293,7 +324,7 @@ fn settings(task: &Task) -> Settings {
             .cloned()
             .collect(),
         seed: 0,
-        samples: 1,
+        samples: samples(task),
     }
 }
 

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::support::{Folder, question_suite};
 use serde_json::Value;
 use tidemill_tasks::{
-    BenchmarkTable, DefaultsTable, FewShotChoice, GraderTable, GroupTable, MeanName, ReasoningMarks, ReasoningName,
-    ReasoningTable, SuiteFile, suite_schema,
+    BenchmarkKind, BenchmarkTable, DefaultsTable, FewShotChoice, GraderTable, GroupTable, MeanName, ReasoningMarks,
+    ReasoningName, ReasoningTable, SuiteFile, TaskTable, suite_schema,
 };
 
 fn as_json(toml: &str) -> Value {
@@ -43,7 +43,7 @@ fn full_suite(grader: GraderTable) -> SuiteFile {
             weights: [("b".to_owned(), 2.0)].into(),
             metric: Some("pass@1".to_owned()),
         }],
-        benchmark: vec![BenchmarkTable {
+        benchmark: vec![BenchmarkKind::Written(Box::new(BenchmarkTable {
             name: "b".to_owned(),
             data: "rows.jsonl".to_owned(),
             id: Some("id".to_owned()),
@@ -82,8 +82,40 @@ fn full_suite(grader: GraderTable) -> SuiteFile {
             filter: Some("id == 1".to_owned()),
             limit: Some(1),
             grader,
-        }],
+        }))],
     }
+}
+
+fn full_task() -> SuiteFile {
+    SuiteFile {
+        group: Vec::new(),
+        defaults: None,
+        benchmark: vec![BenchmarkKind::Task(TaskTable {
+            task: "t.yaml".to_owned(),
+            datasets: Some("sets.toml".to_owned()),
+            task_folder: Some(".".to_owned()),
+            limit: Some(2),
+            few_shot: Some(1),
+            start_text: Some("<s>".to_owned()),
+        })],
+        ..full_suite(graders().remove(0))
+    }
+}
+
+fn task_folder(toml: &str) -> Folder {
+    let task = "task: t\ndataset_path: org/set\ntest_split: test\ndoc_to_text: \"{{q}}\"\ndoc_to_target: a\n\
+        fewshot_split: test\n";
+    Folder::new()
+        .with("suite.toml", toml)
+        .with("t.yaml", task)
+        .with(
+            "sets.toml",
+            "[[dataset]]\npath = \"org/set\"\nsplits.test = \"rows.jsonl\"\n",
+        )
+        .with(
+            "rows.jsonl",
+            "{\"q\": \"q\", \"a\": \"x\"}\n{\"q\": \"r\", \"a\": \"y\"}\n{\"q\": \"s\", \"a\": \"z\"}\n",
+        )
 }
 
 fn graders() -> Vec<GraderTable> {
@@ -242,6 +274,45 @@ fn every_field_of_the_schema_is_known_to_the_reader() {
         names(&suite["group"][0]),
         names(&schema["$defs"]["GroupTable"]["properties"])
     );
+}
+
+#[test]
+fn a_task_with_every_field_satisfies_the_schema_and_loads_and_the_reader_knows_each() {
+    let schema = suite_schema();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let toml = toml::to_string(&full_task()).unwrap();
+    let suite = as_json(&toml);
+    assert!(validator.is_valid(&suite), "{toml}");
+    let loaded = task_folder(&toml)
+        .load()
+        .unwrap_or_else(|errors| panic!("{errors}\n{toml}"));
+    assert_eq!(loaded.manifest.benchmarks[0].items, 2);
+    let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>();
+    assert_eq!(
+        names(&suite["benchmark"][0]),
+        names(&schema["$defs"]["TaskTable"]["properties"])
+    );
+}
+
+#[test]
+fn what_the_schema_refuses_of_a_task_is_refused() {
+    let validator = jsonschema::validator_for(&suite_schema()).unwrap();
+    let toml = |fields: &str| {
+        format!("name = \"s\"\nversion = \"1\"\n[[benchmark]]\ntask = \"t.yaml\"\ndatasets = \"sets.toml\"\n{fields}\n")
+    };
+    for wrong in [
+        "limit = 0",
+        "few_shot = -1",
+        "start_text = 3",
+        "prompt = \"x\"",
+        "name = \"t\"",
+        "colour = \"red\"",
+    ] {
+        assert!(!validator.is_valid(&as_json(&toml(wrong))), "{wrong}");
+        assert!(task_folder(&toml(wrong)).load().is_err(), "{wrong}");
+    }
+    assert!(validator.is_valid(&as_json(&toml(""))));
+    assert!(task_folder(&toml("")).load().is_ok());
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Suites whose benchmarks task files of lm-evaluation-harness describe.
 
 use crate::support::Folder;
-use tidemill_domain::{Aggregation, Average, GroupMean, Member, Prompt, Reasoning};
+use tidemill_domain::{Aggregation, Average, GroupMean, Member, MetricSource, Prompt, Reasoning};
 use tidemill_tasks::Collected;
 
 const SUITE: &str = "name = \"s\"\nversion = \"1\"\ntier = \"canary\"\n[[benchmark]]\n";
@@ -83,6 +83,46 @@ fn a_task_of_texts_brings_its_settings_filters_and_metrics() {
 }
 
 #[test]
+fn repeats_are_samples_of_which_each_chain_takes_one() {
+    let task = |metric: &str, first: &str| {
+        format!(
+            "task: g\ndataset_path: json\ndataset_kwargs: {{data_files: {{dev: rows.jsonl}}}}\nvalidation_split: dev\n\
+             doc_to_text: q\ndoc_to_target: a\nrepeats: 5\ngeneration_kwargs: {{temperature: 0.5}}\nfilter_list:\n\
+             \x20 - {{name: first, filter: [{{function: {first}}}]}}\n\
+             \x20 - {{name: all, filter: [{{function: majority_vote}}, {{function: take_first}}]}}\n\
+             \x20 - {{name: maj@3, filter: [{{function: take_first_k, k: 3}}, {{function: majority_vote}}, {{function: take_first}}]}}\n\
+             metric_list:\n  - {{metric: {metric}}}\n"
+        )
+    };
+    let folder = |metric, first| folder("task = \"g.yaml\"\n").with("g.yaml", task(metric, first));
+    let manifest = folder("exact_match", "take_first").load().unwrap().manifest;
+    assert_eq!(manifest.benchmarks[0].settings.samples, 5);
+    let sources: Vec<_> = manifest.benchmarks[0]
+        .metrics
+        .iter()
+        .map(|metric| metric.source)
+        .collect();
+    use MetricSource::{FirstMeasure, VotedMeasure};
+    assert_eq!(sources, [FirstMeasure, VotedMeasure(5), VotedMeasure(3)]);
+    for (metric, first, part) in [
+        ("bleu", "take_first", "bleu of the answer that majority_vote takes"),
+        (
+            "exact_match",
+            "lowercase",
+            "filter_list: first leaves 5 answers of a row",
+        ),
+        (
+            "exact_match",
+            "take_first_k, k: 6",
+            "take_first_k of 6 does not fit 5 answers",
+        ),
+    ] {
+        let refused = folder(metric, first).errors();
+        assert!(refused.contains(part), "{refused}");
+    }
+}
+
+#[test]
 fn a_group_becomes_benchmarks_and_a_mean() {
     let mapped = CHOICES.replace("task: t", "task: u") + "metric_list:\n  - {metric: acc}\n  - {metric: f1}\n";
     let group = "group: both\ntask: [t, u]\naggregate_metric_list:\n  - {metric: acc, weight_by_size: false}\n";
@@ -143,7 +183,6 @@ fn what_a_task_cannot_have_is_named_with_its_file_line_and_key() {
             "process_docs: !function utils.f\n",
             "t.yaml:10: process_docs: changes rows by the Python function utils.f",
         ),
-        (mapped, "repeats: 4\n", "repeats: 4 answers of a row"),
         (
             mapped,
             "num_fewshot: 9\n",
