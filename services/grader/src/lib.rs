@@ -8,6 +8,8 @@ mod anchor;
 mod answer;
 mod backlog;
 #[cfg(test)]
+mod bench;
+#[cfg(test)]
 mod cases_tests;
 mod choice;
 mod code;
