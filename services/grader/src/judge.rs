@@ -206,3 +206,7 @@ fn tail(text: &str, most: usize) -> &str {
 #[cfg(test)]
 #[path = "judge_tests.rs"]
 pub(crate) mod tests;
+
+#[cfg(test)]
+#[path = "judged_tests.rs"]
+pub(crate) mod judged_tests;

@@ -1,40 +1,34 @@
 //! Completions that a judge grades, with a server that is scripted, away or overloaded.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use tidemill_config::Config;
 use tidemill_domain::{
-    ANSWER_MARK, FIRST_MARK, Item, JUDGE_PROMPT, JudgeCost, JudgeSpec, Reasoning, SECOND_MARK, VerdictForm, Verdicts,
+    ANSWER_MARK, BenchmarkName, FIRST_MARK, Grade, GraderSpec, Item, ItemKey, JUDGE_PROMPT, JudgeCost, JudgeSpec,
+    Outcome, Reasoning, SECOND_MARK, WholeBenchmark, WholeManifest,
 };
+use tidemill_service::now;
+use tidemill_streams::declared;
 use tidemill_testkit::engine::Request;
 use tidemill_testkit::{FakeEngine, Reply};
 
-use super::*;
-use crate::Grader;
+use crate::answer::tests::item;
+use crate::bench::{Bench, evaluation, key, manifest, settings};
+use crate::grade::tests::completion;
+use crate::judge::tests::spec;
+use crate::{Grader, Runners};
 
 const MATHS: u32 = 0;
-const JUDGED: u32 = 1;
+pub(crate) const JUDGED: u32 = 1;
 const COMPARED: u32 = 2;
 const VOTED: u32 = 3;
-
-fn spec(verdicts: &[(&str, f64)]) -> JudgeSpec {
-    let words = verdicts.iter().map(|(word, worth)| ((*word).to_owned(), *worth));
-    JudgeSpec {
-        judge: "main".to_owned(),
-        verdicts: Verdicts::Words(words.collect()),
-        label: "GRADE".to_owned(),
-        form: VerdictForm::Line,
-        votes: 1,
-        is_pair: false,
-        temperature: 0.0,
-        max_tokens: 64,
-    }
-}
 
 fn judged() -> JudgeSpec {
     spec(&[("C", 1.0), ("I", 0.0)])
 }
 
-fn asking(prompt: &str) -> Item {
+pub(crate) fn asking(prompt: &str) -> Item {
     Item {
         material: vec![(JUDGE_PROMPT.to_owned(), prompt.to_owned())],
         ..item(&["the reference"], &[])
@@ -42,7 +36,7 @@ fn asking(prompt: &str) -> Item {
 }
 
 /// Numbers, and three ways to ask a judge.
-fn mixed(items: usize) -> WholeManifest {
+pub(crate) fn mixed(items: usize) -> WholeManifest {
     let benchmark = |name: &str, grader: JudgeSpec, prompt: &str| WholeBenchmark {
         name: BenchmarkName::try_new(name).unwrap(),
         settings: settings(),
@@ -85,7 +79,7 @@ fn judge(engine: &FakeEngine) -> tidemill_config::Judge {
     }
 }
 
-fn configured(engine: &FakeEngine, max_in_flight: u32) -> Config {
+pub(crate) fn configured(engine: &FakeEngine, max_in_flight: u32) -> Config {
     let mut config = Config::default();
     config.grader.max_in_flight = max_in_flight;
     config.grader.judge.insert("main".to_owned(), judge(engine));
@@ -93,7 +87,7 @@ fn configured(engine: &FakeEngine, max_in_flight: u32) -> Config {
 }
 
 /// Says what the answer tells it to say, after a slip or without.
-fn obedient(request: &Request) -> Reply {
+pub(crate) fn obedient(request: &Request) -> Reply {
     let turns = request.body["messages"].as_array().unwrap();
     let prompt = turns[0]["content"].as_str().unwrap();
     let is_again = turns.len() > 1;
@@ -112,35 +106,11 @@ fn obedient(request: &Request) -> Reply {
     })
 }
 
-impl Bench {
-    async fn finish_of(&self, (evaluation, benchmark, item): (&str, u32, u32), text: &str) {
-        let completion = Completion {
-            key: ItemKey {
-                evaluation: EvaluationId::from_digest(&Digest::of(evaluation.as_bytes())),
-                benchmark,
-                item,
-                sample: 0,
-            },
-            ..self.completion(0, text)
-        };
-        self.context.publisher.publish(&completion, None).await.unwrap();
-    }
-
-    /// The grades of an evaluation by benchmark and item.
-    async fn graded(&self, evaluation: &str, count: usize) -> Vec<Grade> {
-        let evaluation = EvaluationId::from_digest(&Digest::of(evaluation.as_bytes()));
-        let filter = subject::grade_of_evaluation(&evaluation);
-        let mut follow = Follow::open(&self.context, declared::GRADE, filter, false, Start::Beginning).await;
-        let all = async {
-            let mut grades: Vec<Grade> = Vec::new();
-            while grades.len() < count {
-                grades.push(tidemill_codec::decode(&follow.next().await.payload).unwrap());
-            }
-            grades
-        };
-        let mut grades = tokio::time::timeout(PATIENCE, all).await.expect("graded");
-        grades.sort_by_key(|grade| (grade.key.benchmark, grade.key.item));
-        grades
+fn sample(name: &str, benchmark: u32, item: u32) -> ItemKey {
+    ItemKey {
+        evaluation: evaluation(name),
+        benchmark,
+        ..key(item)
     }
 }
 
@@ -164,9 +134,9 @@ async fn what_a_judge_says_is_graded_what_it_does_not_say_is_not_and_nothing_is_
     ];
     let grader = bench.grader();
     for (benchmark, item, text) in answers {
-        bench.finish_of(("first", benchmark, item), text).await;
+        bench.finish_of(sample("first", benchmark, item), text).await;
     }
-    let grades = bench.graded("first", answers.len()).await;
+    let grades = bench.grades_of(&evaluation("first"), answers.len()).await;
     let outcomes: Vec<Outcome> = grades.iter().map(|grade| grade.outcome).collect();
     assert_eq!(
         outcomes,
@@ -216,9 +186,9 @@ async fn what_a_judge_says_is_graded_what_it_does_not_say_is_not_and_nothing_is_
 
     let asked = engine.stats().requests;
     for (benchmark, item, text) in answers {
-        bench.finish_of(("second", benchmark, item), text).await;
+        bench.finish_of(sample("second", benchmark, item), text).await;
     }
-    let again = bench.graded("second", answers.len()).await;
+    let again = bench.grades_of(&evaluation("second"), answers.len()).await;
     grader.drain().await;
     assert_eq!(again.iter().map(|grade| grade.outcome).collect::<Vec<_>>(), outcomes);
     assert_eq!(again[6].reason, grades[6].reason, "the votes are those of before");
@@ -246,13 +216,13 @@ async fn a_judge_that_is_away_delays_its_grades_and_nothing_else() {
     let bench = Bench::start_of(configured(&engine, 5), mixed(6)).await;
     engine.set_down(true).unwrap();
     for item in 0..6 {
-        bench.finish_of(("first", JUDGED, item), "right").await;
+        bench.finish_of(sample("first", JUDGED, item), "right").await;
     }
     let grader = bench.grader();
     for item in 0..6 {
-        bench.finish_of(("first", MATHS, item), &item.to_string()).await;
+        bench.finish_of(sample("first", MATHS, item), &item.to_string()).await;
     }
-    let grades = bench.graded("first", 6).await;
+    let grades = bench.grades_of(&evaluation("first"), 6).await;
     assert!(
         grades
             .iter()
@@ -264,7 +234,7 @@ async fn a_judge_that_is_away_delays_its_grades_and_nothing_else() {
     assert_eq!(bench.messages(declared::GRADE.name).await, 6);
     let grader = bench.grader();
     engine.set_down(false).unwrap();
-    let grades = bench.graded("first", 12).await;
+    let grades = bench.grades_of(&evaluation("first"), 12).await;
     grader.drain().await;
     assert!(
         grades.iter().all(|grade| grade.outcome == Outcome::Correct),
@@ -277,36 +247,11 @@ fn grader_of(spec: JudgeSpec) -> Grader {
     Grader::new(&GraderSpec::Judge(spec), &Reasoning::default())
 }
 
-fn saying(text: &str) -> Completion {
-    Completion {
-        key: key(0),
-        manifest: Digest::of(b"manifest"),
-        ending: Ending::Stop,
-        text: text.to_owned(),
-        reasoning: None,
-        finish_reason: None,
-        stop_reason: None,
-        truncated: false,
-        choices: Vec::new(),
-        detail: None,
-        prompt_tokens: 1,
-        completion_tokens: 1,
-        requests: 1,
-        attempts: 1,
-        cached: false,
-        served: Served::default(),
-        generation: None,
-        engine: String::new(),
-        started: Timestamp(0),
-        finished: Timestamp(0),
-    }
-}
-
 async fn asked_alone(config: &Config, text: &str) -> Grade {
     let runners = Runners::of(&config.grader);
     let item = asking(ANSWER_MARK);
     let graded = grader_of(judged())
-        .grade_with(&runners, &item, &saying(text), now)
+        .grade_with(&runners, &item, &completion(text), now)
         .await;
     graded.unwrap()
 }
@@ -339,7 +284,7 @@ async fn what_fails_one_request_alone_leaves_its_sample_ungraded() {
     let config = configured(&engine, 64);
     let runners = Runners::of(&config.grader);
     let (grader, item) = (grader_of(judged()), asking(ANSWER_MARK));
-    let (poison, good) = (saying("poison"), saying("right"));
+    let (poison, good) = (completion("poison"), completion("right"));
     let answered = AtomicU64::new(0);
     let others = async {
         loop {

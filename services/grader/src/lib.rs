@@ -8,6 +8,8 @@ mod anchor;
 mod answer;
 mod backlog;
 #[cfg(test)]
+mod bench;
+#[cfg(test)]
 mod cases_tests;
 mod choice;
 mod code;
@@ -31,6 +33,7 @@ mod pattern;
 mod pipelines;
 mod pool;
 mod regex;
+mod regrading;
 mod runner;
 mod service;
 pub mod step;
@@ -40,6 +43,7 @@ mod turns;
 pub use backlog::{Backlog, backlog};
 pub use error::{Error, Postponed};
 pub use grade::{Grader, grade};
+pub use regrading::Regrading;
 pub use runner::Runners;
 pub use service::run;
 pub use suite::Suite;

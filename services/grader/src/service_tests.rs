@@ -1,250 +1,15 @@
 //! Completions on a real broker: one grade each, whatever is repeated, killed or damaged.
 
-use std::path::Path;
 use std::time::Duration;
 
-use async_nats::HeaderMap;
 use tidemill_config::Config;
-use tidemill_domain::{
-    BenchmarkName, Digest, Ending, EvaluationId, GraderSpec, ItemKey, Outcome, Served, Settings, SuiteName, SuiteRef,
-    Tier, Timestamp, WholeBenchmark, WholeManifest,
-};
-use tidemill_service::{Follow, Loads, Published, Start, Ttl, connect, prepare};
-use tidemill_storage::{Address, Store};
+use tidemill_domain::{Ending, ItemKey, Outcome, Timestamp};
+use tidemill_service::Published;
 use tidemill_streams::declared;
-use tidemill_testkit::Broker;
-use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::answer::tests::item;
+use crate::bench::{Bench, PATIENCE, Running, delivery, evaluation, key};
 use crate::step::fault;
-
-#[path = "judged_tests.rs"]
-mod judged;
-
-const PATIENCE: Duration = Duration::from_secs(60);
-
-struct Bench {
-    broker: Broker,
-    context: Context,
-    manifest: Digest,
-    folder: tempfile::TempDir,
-}
-
-struct Running {
-    loads: Loads,
-    draining: CancellationToken,
-    task: tokio::task::JoinHandle<Result<(), Fatal>>,
-}
-
-impl Running {
-    async fn drain(self) {
-        self.draining.cancel();
-        self.task.await.unwrap().unwrap();
-    }
-}
-
-impl Bench {
-    async fn start(items: usize) -> Self {
-        Self::start_with(items, Config::default()).await
-    }
-
-    async fn start_with(items: usize, config: Config) -> Self {
-        Self::start_of(config, manifest(items)).await
-    }
-
-    async fn start_of(config: Config, manifest: WholeManifest) -> Self {
-        let broker = Broker::start().unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        let context = context(&broker, folder.path(), config).await;
-        let manifest = context.store.put_whole(manifest).await.unwrap();
-        Self {
-            broker,
-            context,
-            manifest,
-            folder,
-        }
-    }
-
-    fn completion(&self, item: u32, text: &str) -> Completion {
-        Completion {
-            key: key(item),
-            manifest: self.manifest.clone(),
-            ending: Ending::Stop,
-            text: text.to_owned(),
-            reasoning: None,
-            finish_reason: None,
-            stop_reason: None,
-            truncated: false,
-            choices: Vec::new(),
-            detail: None,
-            prompt_tokens: 1,
-            completion_tokens: 1,
-            requests: 1,
-            attempts: 1,
-            cached: false,
-            served: Served::default(),
-            generation: None,
-            engine: String::new(),
-            started: Timestamp(0),
-            finished: now(),
-        }
-    }
-
-    async fn finish(&self, item: u32, text: &str) {
-        let completion = self.completion(item, text);
-        self.context.publisher.publish(&completion, None).await.unwrap();
-    }
-
-    /// The digest of a manifest whose bytes are not what it says.
-    fn damaged_manifest(&self) -> Digest {
-        let digest = Digest::of(b"damaged");
-        let path = self.folder.path().join(format!("manifests/{}.zst", digest.hex()));
-        std::fs::write(path, b"not a manifest").unwrap();
-        digest
-    }
-
-    async fn finish_raw(&self, item: u32, payload: Vec<u8>) {
-        let publisher = &self.context.publisher;
-        publisher
-            .publish_bytes::<Completion>(subject::done(&key(item)), payload, None, Ttl::Stream, HeaderMap::new())
-            .await
-            .unwrap();
-    }
-
-    /// The first `count` grades, in the order of their items.
-    async fn grades(&self, count: usize) -> Vec<Grade> {
-        self.grades_of(&key(0).evaluation, count).await
-    }
-
-    async fn grades_of(&self, evaluation: &EvaluationId, count: usize) -> Vec<Grade> {
-        let filter = subject::grade_of_evaluation(evaluation);
-        let mut follow = Follow::open(&self.context, declared::GRADE, filter, false, Start::Beginning).await;
-        let all = async {
-            let mut grades: Vec<Grade> = Vec::new();
-            while grades.len() < count {
-                grades.push(tidemill_codec::decode(&follow.next().await.payload).unwrap());
-            }
-            grades
-        };
-        let mut grades = tokio::time::timeout(PATIENCE, all)
-            .await
-            .expect("every completion is graded");
-        grades.sort_by_key(|grade| grade.key.item);
-        grades
-    }
-
-    async fn messages(&self, stream: &str) -> u64 {
-        let mut stream = self.context.jetstream().get_stream(stream).await.unwrap();
-        stream.info().await.unwrap().state.messages
-    }
-
-    /// Starts a grader that drains alone.
-    fn grader(&self) -> Running {
-        let mut context = self.context.role("grader");
-        context.draining = CancellationToken::new();
-        context.loads = Loads::default();
-        Running {
-            loads: context.loads.clone(),
-            draining: context.draining.clone(),
-            task: tokio::spawn(run(context)),
-        }
-    }
-
-    async fn dead_letter(&self) -> (String, String) {
-        let filter = subject::dead("grader");
-        let mut follow = Follow::open(&self.context, declared::DEAD, filter, false, Start::Beginning).await;
-        let letter = tokio::time::timeout(PATIENCE, follow.next())
-            .await
-            .expect("a dead letter");
-        let header = |name| letter.headers.as_ref().unwrap().get(name).unwrap().as_str().to_owned();
-        (header("Tidemill-Subject"), header("Tidemill-Reason"))
-    }
-
-    /// Waits until nothing is left for graders, delivered or not.
-    async fn settled(&self) {
-        let settled = async {
-            loop {
-                let durable = durable::grader();
-                let consumer = self
-                    .context
-                    .jetstream()
-                    .get_consumer_from_stream::<async_nats::jetstream::consumer::pull::Config, _, _>(
-                        &durable.name,
-                        durable.stream.name,
-                    )
-                    .await
-                    .unwrap();
-                let info = consumer.cached_info();
-                if info.num_pending == 0 && info.num_ack_pending == 0 {
-                    return;
-                }
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        tokio::time::timeout(PATIENCE, settled)
-            .await
-            .expect("everything is settled");
-    }
-}
-
-async fn context(broker: &Broker, folder: &Path, config: Config) -> Context {
-    let connection = connect(&config, &broker.url(), "test").await.unwrap();
-    let store = Store::open(Address::of_folder(folder)).unwrap();
-    prepare(&connection, &config, &store, true).await.unwrap();
-    Context::new("grader", connection, store, Arc::new(config))
-}
-
-fn settings() -> Settings {
-    Settings {
-        max_tokens: 10,
-        temperature: 0.0,
-        top_p: 1.0,
-        stop: Vec::new(),
-        seed: 0,
-        samples: 1,
-    }
-}
-
-fn manifest(items: usize) -> WholeManifest {
-    WholeManifest {
-        suite: SuiteRef {
-            name: SuiteName::try_new("suite").unwrap(),
-            version: "1".to_owned(),
-            tier: Tier::InTraining,
-        },
-        max_failure_rate: 0.0,
-        benchmarks: vec![WholeBenchmark {
-            name: BenchmarkName::try_new("benchmark").unwrap(),
-            settings: settings(),
-            grader: GraderSpec::Numeric {
-                pattern: None,
-                tolerance: 0.0,
-            },
-            items: (0..items).map(|index| item(&[&index.to_string()], &[])).collect(),
-        }],
-    }
-}
-
-fn key(item: u32) -> ItemKey {
-    ItemKey {
-        evaluation: EvaluationId::from_digest(&Digest::of(b"evaluation")),
-        benchmark: 0,
-        item,
-        sample: 0,
-    }
-}
-
-fn delivery(key: &ItemKey, payload: Vec<u8>) -> Delivery {
-    Delivery {
-        subject: subject::done(key),
-        payload: payload.into(),
-        trace: None,
-        delivered: 5_000,
-        sequence: 1,
-        stopped: CancellationToken::new(),
-    }
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn completions_are_graded_once_each_by_two_graders() {
@@ -343,7 +108,7 @@ async fn a_damaged_manifest_is_a_dead_letter_and_a_fault_of_the_grader() {
     grader.drain().await;
     assert_eq!(
         (grades[0].outcome, grades[0].requests, grades[0].started),
-        (Outcome::GraderError, 1, Timestamp(0))
+        (Outcome::GraderError, 2, Timestamp(1))
     );
     assert!(grades[0].reason.as_ref().unwrap().contains("damaged"));
     assert_eq!(letter_subject, subject::done(&key(0)));
@@ -456,11 +221,13 @@ async fn an_evaluation_has_its_turns_before_the_sweep_that_came_first_is_graded(
     for item in 0..400 {
         bench.finish(item, &item.to_string()).await;
     }
-    let late = EvaluationId::from_digest(&Digest::of(b"late"));
+    let late = evaluation("late");
     for item in 0..5 {
-        let mut completion = bench.completion(item, &item.to_string());
-        completion.key.evaluation = late.clone();
-        bench.context.publisher.publish(&completion, None).await.unwrap();
+        let key = ItemKey {
+            evaluation: late.clone(),
+            ..key(item)
+        };
+        bench.finish_of(key, &item.to_string()).await;
     }
     let grader = bench.grader();
     bench.grades_of(&late, 5).await;

@@ -34,6 +34,9 @@ pub(crate) const OPTIONS: [&str; 12] = [
     "max_tokens",
 ];
 
+/// What a judge is shown of an item.
+pub(crate) const MATERIAL: [&str; 3] = [JUDGE_SYSTEM, JUDGE_PROMPT, JUDGE_REFERENCE];
+
 /// Reads what follows the kind; `None` when no grader can be made of it, after reporting why.
 pub(crate) fn decode(fields: &mut Fields<'_, '_>) -> Option<(GraderSpec, Vec<Material>)> {
     let judge = fields.required("judge", is_name);

@@ -1,14 +1,21 @@
 //! What stands in for a manifest's graders, reasoning and metrics: the file that a regrade takes.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use tidemill_domain::{Benchmark, CodeLanguage, GraderSpec, Item, JsonCheck, Manifest, Metric, Reasoning};
+use minijinja::Value;
+use tidemill_domain::{
+    Benchmark, CodeLanguage, GraderSpec, Item, JUDGE_PROMPT, JUDGE_REFERENCE, JsonCheck, JudgeSpec, Manifest, Metric,
+    Reasoning,
+};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::error::{BenchmarkLabel, Place, Problems, SuiteErrors};
 use crate::fields::{Fields, Located, any, line_of, nearest};
-use crate::{grader_spec, load, options};
+use crate::template::{Template, environment};
+use crate::{grader_spec, judge_spec, load, options};
 
 /// What a file says of how stored completions are graded.
 ///
@@ -17,13 +24,32 @@ use crate::{grader_spec, load, options};
 pub struct Overrides {
     all: Change,
     each: Vec<Named>,
+    text: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Default)]
 struct Change {
-    grader: Option<GraderSpec>,
+    grader: Option<Replacement>,
     reasoning: Option<Reasoning>,
     metrics: Option<(Place, Vec<String>)>,
+}
+
+/// A grader in place of another one.
+#[derive(Debug, Clone, PartialEq)]
+struct Replacement {
+    place: Place,
+    spec: GraderSpec,
+    /// What its judge is asked, where the file says so; else what the suite asked.
+    asked: Vec<Asked>,
+}
+
+/// A text that a judge is shown.
+#[derive(Debug, Clone, PartialEq)]
+struct Asked {
+    /// Its name among an item's material.
+    name: String,
+    field: &'static str,
+    template: String,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -42,6 +68,12 @@ impl Overrides {
         let mut problems = Problems::default();
         let read = load::read(path, &mut problems).and_then(|text| decode(path, &text, &mut problems));
         problems.settle(read).map(|(read, _)| read)
+    }
+
+    /// The file as it was read.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
     }
 
     /// The manifest as if its suite had said so: the same items, graded in another way.
@@ -73,20 +105,23 @@ impl Overrides {
         let named = self.each.iter().find(|named| named.name == benchmark.name.as_str());
         let own = named.map(|named| &named.change);
         let is_likelihood = benchmark.is_likelihood();
-        if let Some((named, grader)) = named.and_then(|named| Some((named, named.change.grader.as_ref()?))) {
-            if is_by_likelihood(grader) != is_likelihood {
-                let message = match is_likelihood {
-                    true => "nothing was generated in this benchmark: only likelihood can grade it",
-                    false => "likelihood compares choices' probabilities, and this benchmark has generated answers",
-                };
-                problems.error(named.place.field("grader.kind"), message);
+        let replacement = self.replacement(benchmark);
+        if let Some(Replacement { place, spec, .. }) = replacement
+            && spec.is_likelihood() != is_likelihood
+        {
+            let message = match is_likelihood {
+                true => "nothing was generated in this benchmark: only likelihood can grade it",
+                false => "likelihood compares choices' probabilities, and this benchmark has generated answers",
+            };
+            problems.error(place.field("grader.kind"), message);
+        }
+        if let Some(replacement) = replacement {
+            if let Some(message) = replacement.cannot_be_asked(&benchmark.grader) {
+                let place = replacement.place.field("grader.prompt");
+                let place = place.benchmark(BenchmarkLabel::Name(benchmark.name.to_string()));
+                problems.error(place, message);
             }
-            benchmark.grader = grader.clone();
-        } else if let Some(grader) = &self.all.grader {
-            // A grader for all is for all that it can grade.
-            if is_by_likelihood(grader) == is_likelihood {
-                benchmark.grader = grader.clone();
-            }
+            benchmark.grader = replacement.spec.clone();
         }
         let of_all = Some(&self.all);
         let reasoning = [own, of_all]
@@ -113,6 +148,38 @@ impl Overrides {
         }
     }
 
+    /// The grader that the file has for a benchmark: its own, else the one for all that it can grade.
+    fn replacement(&self, benchmark: &Benchmark) -> Option<&Replacement> {
+        let named = self.each.iter().find(|named| named.name == benchmark.name.as_str());
+        let of_all = self.all.grader.as_ref();
+        let fits = |grader: &&Replacement| grader.spec.is_likelihood() == benchmark.is_likelihood();
+        named
+            .and_then(|named| named.change.grader.as_ref())
+            .or_else(|| of_all.filter(fits))
+    }
+
+    /// Whether the file's judge of a benchmark is asked what the file says.
+    #[must_use]
+    pub fn asks_anew(&self, benchmark: &Benchmark) -> bool {
+        self.replacement(benchmark)
+            .is_some_and(|grader| !grader.asked.is_empty())
+    }
+
+    /// A stored item of a benchmark as it is graded again: with what the file's judge is asked, where the file says so.
+    ///
+    /// # Errors
+    /// What a template lacks of the item.
+    pub fn item<'i>(&self, benchmark: &Benchmark, item: &'i Item) -> Result<Cow<'i, Item>, String> {
+        match self.replacement(benchmark) {
+            Some(Replacement {
+                spec: GraderSpec::Judge(spec),
+                asked,
+                ..
+            }) if !asked.is_empty() => judged_anew(spec, asked, item).map(Cow::Owned),
+            _ => Ok(Cow::Borrowed(item)),
+        }
+    }
+
     fn check_groups(&self, changed: &Manifest, problems: &mut Problems) {
         let places = self.each.iter().map(|named| &named.change).chain([&self.all]);
         let Some((place, _)) = places.filter_map(|change| change.metrics.as_ref()).next() else {
@@ -132,6 +199,67 @@ impl Overrides {
             }
         }
     }
+}
+
+impl Replacement {
+    /// Why a judge that is asked what the suite asked would not be understood.
+    fn cannot_be_asked(&self, before: &GraderSpec) -> Option<String> {
+        let (GraderSpec::Judge(old), GraderSpec::Judge(new), []) = (before, &self.spec, self.asked.as_slice()) else {
+            return None;
+        };
+        let differs = old.wanted() != new.wanted() || old.is_pair != new.is_pair;
+        let kind = |spec: &JudgeSpec| if spec.is_pair { "of two answers " } else { "" };
+        differs.then(|| {
+            format!(
+                "is missing: the stored prompts ask {}for {}, and this judge is to end {}with {}",
+                kind(old),
+                old.wanted(),
+                kind(new),
+                new.wanted()
+            )
+        })
+    }
+}
+
+/// An item with what another judge is asked of it.
+fn judged_anew(spec: &JudgeSpec, asked: &[Asked], item: &Item) -> Result<Item, String> {
+    let is_of_judge = |name: &str| judge_spec::MATERIAL.contains(&name);
+    let given = item.material.iter().filter(|(name, _)| !is_of_judge(name));
+    let given = given.map(|(name, text)| (name.clone(), Value::from(text.clone())));
+    let own = [
+        ("id".to_owned(), Value::from(item.id.clone())),
+        ("choices".to_owned(), Value::from(item.choices.clone())),
+    ];
+    let row = Value::from(given.chain(own).collect::<BTreeMap<String, Value>>());
+    let context = judge_spec::context(spec, &row, &item.prompt, &item.targets);
+    let environment = environment();
+    let rendered = asked.iter().map(|asked| {
+        let template = Template::text(&environment, &asked.template);
+        let text = template.and_then(|template| template.render(&context));
+        let text = text.and_then(|text| judge_spec::checked(spec, &asked.name, text));
+        let text = text.map_err(|message| match message.ends_with("is undefined") {
+            true => format!("{}: {message}; {}", asked.field, held(&context)),
+            false => format!("{}: {message}", asked.field),
+        });
+        Ok((asked.name.clone(), text?))
+    });
+    let rendered = rendered.collect::<Result<Vec<_>, String>>()?;
+    let kept = item.material.iter().filter(|(name, _)| !is_of_judge(name)).cloned();
+    Ok(Item {
+        material: kept.chain(rendered).collect(),
+        ..item.clone()
+    })
+}
+
+/// What templates over a stored item may name.
+fn held(context: &Value) -> String {
+    let names = context.try_iter().into_iter().flatten();
+    let mut names: Vec<String> = names
+        .map(|name| name.to_string())
+        .filter(|name| name != "row")
+        .collect();
+    names.sort_unstable();
+    format!("of its row a stored item holds {}", names.join(", "))
 }
 
 /// Why a grader can do nothing with an item that was rendered for another one; `None` where it can.
@@ -169,10 +297,19 @@ pub fn misfit(grader: &GraderSpec, item: &Item) -> Option<String> {
         ));
     }
     if let Some(missing) = needed.iter().find(|name| item.material(name).is_none()) {
+        let advice = match grader {
+            GraderSpec::Judge(_) => "; add prompt to the grader: what the judge is asked",
+            _ => advice,
+        };
         return Some(format!(
             "has no {missing}, which grader kind {} needs{advice}",
             grader.kind()
         ));
+    }
+    if let GraderSpec::Judge(spec) = grader
+        && let Some(unfit) = unfit_for_judge(spec, item)
+    {
+        return Some(unfit);
     }
     let unfit = |target: &&String| match grader {
         GraderSpec::Numeric { .. } => !target.chars().any(char::is_numeric),
@@ -190,15 +327,20 @@ pub fn misfit(grader: &GraderSpec, item: &Item) -> Option<String> {
     ))
 }
 
+fn unfit_for_judge(spec: &JudgeSpec, item: &Item) -> Option<String> {
+    let prompt = item.material(JUDGE_PROMPT)?.to_owned();
+    if let Err(message) = judge_spec::checked(spec, JUDGE_PROMPT, prompt) {
+        return Some(format!("has a judge_prompt that {message}; add prompt to the grader"));
+    }
+    let is_alone = spec.is_pair && item.targets.is_empty() && item.material(JUDGE_REFERENCE).is_none();
+    is_alone.then(|| "has nothing that its answer can be compared with: add reference to the grader".to_owned())
+}
+
 fn is_letter_among(target: &str, choices: usize) -> bool {
     let [letter @ b'A'..=b'Z'] = target.as_bytes() else {
         return false;
     };
     choices == 0 || usize::from(letter - b'A') < choices
-}
-
-const fn is_by_likelihood(grader: &GraderSpec) -> bool {
-    grader.is_likelihood()
 }
 
 fn decode(path: &Path, text: &str, problems: &mut Problems) -> Option<Overrides> {
@@ -216,6 +358,7 @@ fn decode(path: &Path, text: &str, problems: &mut Problems) -> Option<Overrides>
     let mut overrides = Overrides {
         all: change(text, &mut fields, "[grader]"),
         each: Vec::new(),
+        text: text.to_owned(),
     };
     if let Some(value) = fields.raw("benchmark") {
         match value.get_ref().as_array() {
@@ -281,7 +424,7 @@ fn change(text: &str, fields: &mut Fields<'_, '_>, written: &str) -> Change {
     }
 }
 
-fn grader(text: &str, fields: &mut Fields<'_, '_>, written: &str) -> Option<GraderSpec> {
+fn grader(text: &str, fields: &mut Fields<'_, '_>, written: &str) -> Option<Replacement> {
     let value = fields.raw("grader")?;
     let line = fields.line(value);
     let Some(table) = value.get_ref().as_table() else {
@@ -289,15 +432,41 @@ fn grader(text: &str, fields: &mut Fields<'_, '_>, written: &str) -> Option<Grad
         return None;
     };
     let place = fields.place().line(line);
-    let grader = Fields::new(text, table, place, "grader.", fields.problems()).for_stored_items();
+    let grader = Fields::new(text, table, place.clone(), "grader.", fields.problems()).for_stored_items();
     let entry = grader_spec::decode(grader)?;
     // What a kind renders by default was rendered for the items already.
     let is_given = |field: &str| table.contains_key(field.strip_prefix("grader.").unwrap_or(field));
-    if let Some(material) = entry.material.iter().find(|material| is_given(material.field)) {
-        let message = "cannot be rendered anew for items that are stored: they keep what their suite gave them";
-        fields.error(material.field, material.source.line, message);
+    let given: Vec<_> = entry
+        .material
+        .into_iter()
+        .filter(|material| is_given(material.field))
+        .collect();
+    let asked: Vec<Asked> = match &entry.spec {
+        GraderSpec::Judge(_) => given
+            .into_iter()
+            .map(|material| Asked {
+                name: material.name.into_owned(),
+                field: material.field,
+                template: material.source.value,
+            })
+            .collect(),
+        _ => {
+            if let Some(material) = given.first() {
+                let message = "cannot be rendered anew for items that are stored: they keep what their suite gave them";
+                fields.error(material.field, material.source.line, message);
+            }
+            Vec::new()
+        }
+    };
+    if !asked.is_empty() && !asked.iter().any(|asked| asked.name == JUDGE_PROMPT) {
+        let message = "is missing: with system or reference the whole question is another one";
+        fields.error("grader.prompt", line, message);
     }
-    Some(entry.spec)
+    Some(Replacement {
+        place,
+        spec: entry.spec,
+        asked,
+    })
 }
 
 #[cfg(test)]
@@ -332,7 +501,7 @@ mod tests {
     fn a_named_grader_goes_before_the_one_for_all() {
         let text = "[grader]\nkind = \"exact\"\n[[benchmark]]\nname = \"b\"\n[benchmark.grader]\nkind = \"numeric\"\n";
         let graders = read(text).unwrap();
-        let kind = |change: &Change| change.grader.as_ref().map(GraderSpec::kind);
+        let kind = |change: &Change| change.grader.as_ref().map(|grader| grader.spec.kind());
         assert_eq!(kind(&graders.all), Some("exact"));
         assert_eq!(
             (graders.each[0].name.as_str(), kind(&graders.each[0].change)),
@@ -384,7 +553,7 @@ mod tests {
 
     #[test]
     fn a_grader_that_needs_what_an_item_lacks_does_not_fit_it() {
-        let spec = |text: &str| read(&format!("[grader]\n{text}\n")).unwrap().all.grader.unwrap();
+        let spec = |text: &str| read(&format!("[grader]\n{text}\n")).unwrap().all.grader.unwrap().spec;
         let item = |target: &str, choices: &[&str], material: &[&str]| Item {
             id: "1".to_owned(),
             prompt: tidemill_domain::Prompt::Text("p".to_owned()),
@@ -418,7 +587,7 @@ mod tests {
             (
                 "kind = \"judge\"\njudge = \"j\"",
                 item("x", &[], &["judge_prompt"]),
-                None,
+                Some("does not show the answer"),
             ),
             (
                 "kind = \"judge\"\njudge = \"j\"",
@@ -431,6 +600,81 @@ mod tests {
             assert_eq!(said.is_some(), part.is_some(), "{grader}: {said:?}");
             assert!(said.unwrap_or_default().contains(part.unwrap_or_default()), "{grader}");
         }
+    }
+
+    const SCALE: &str = "[grader]\nkind = \"judge\"\njudge = \"other\"\nscale = [1, 10]\n";
+
+    /// Items that one judge was to call right or wrong.
+    fn judged() -> (Manifest, Item) {
+        let mut manifest = manifest();
+        let spec = "[grader]\nkind = \"judge\"\njudge = \"main\"\n";
+        let spec = read(spec).unwrap().all.grader.unwrap().spec;
+        for benchmark in &mut manifest.benchmarks {
+            benchmark.grader = spec.clone();
+        }
+        let ask = |name: &str, text: &str| (name.to_owned(), text.to_owned());
+        let item = Item {
+            id: "1".to_owned(),
+            prompt: tidemill_domain::Prompt::Text("Capital of Peru?".to_owned()),
+            targets: vec!["Lima".to_owned()],
+            choices: Vec::new(),
+            correct_choice: None,
+            cluster: None,
+            subset: None,
+            weight: 1.0,
+            material: vec![
+                ask(JUDGE_PROMPT, &format!("old {}", tidemill_domain::ANSWER_MARK)),
+                ask(tidemill_domain::JUDGE_SYSTEM, "old"),
+            ],
+        };
+        (manifest, item)
+    }
+
+    #[test]
+    fn another_judge_is_asked_what_its_file_says_of_each_stored_item() {
+        let (manifest, item) = judged();
+        let asking =
+            format!("{SCALE}prompt = \"{{{{ question }}}} {{{{ target }}}}: {{{{ answer }}}} {{{{ format }}}}\"\n");
+        let overrides = read(&asking).unwrap();
+        let changed = overrides.apply(&manifest).unwrap();
+        let item_anew = overrides.item(&changed.benchmarks[0], &item).unwrap();
+        let expected = format!(
+            "Capital of Peru? Lima: {} a last line that is `GRADE: ` and a number from 1 to 10",
+            tidemill_domain::ANSWER_MARK
+        );
+        assert_eq!(item_anew.material, [(JUDGE_PROMPT.to_owned(), expected)]);
+        assert_eq!(misfit(&changed.benchmarks[0].grader, &item_anew), None);
+        // The same judge again is asked what the suite asked.
+        let same = read("[grader]\nkind = \"judge\"\njudge = \"another\"\n").unwrap();
+        let changed = same.apply(&manifest).unwrap();
+        assert_eq!(*same.item(&changed.benchmarks[0], &item).unwrap(), item);
+    }
+
+    #[test]
+    fn a_judge_that_would_not_be_understood_is_refused() {
+        let (manifest, item) = judged();
+        let said = read(SCALE).unwrap().apply(&manifest).unwrap_err().to_string();
+        for part in ["field grader.prompt", "CORRECT, INCORRECT", "a number from 1 to 10"] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        let said = read(&format!("{SCALE}system = \"Grade.\"\n")).unwrap_err();
+        assert!(said.contains("field grader.prompt"), "{said}");
+        for (prompt, part) in [
+            ("{{ question }}", "does not show the answer"),
+            (
+                "{{ answer }} {{ worked }}",
+                "holds answer, choices, format, id, question, target, targets",
+            ),
+        ] {
+            let overrides = read(&format!("{SCALE}prompt = \"{prompt}\"\n")).unwrap();
+            let changed = overrides.apply(&manifest).unwrap();
+            let said = overrides.item(&changed.benchmarks[0], &item).unwrap_err();
+            assert!(said.contains(part) && said.contains("grader.prompt"), "{said}");
+        }
+        // One answer alone was shown, and two are to be compared.
+        let pair = "[grader]\nkind = \"judge\"\njudge = \"main\"\npairwise = true\n";
+        let pair = read(pair).unwrap().all.grader.unwrap().spec;
+        assert!(misfit(&pair, &item).unwrap().contains("answer_a"));
     }
 
     /// Benchmarks `a` and `b` of 3 samples, and the group `all` of their pass@1.
