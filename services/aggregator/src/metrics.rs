@@ -53,7 +53,7 @@ impl Measures {
 
     /// Keeps what a sample adds, of `all` samples.
     pub(crate) fn apply(&mut self, index: usize, all: usize, grade: &Grade) {
-        let is_first = index.is_multiple_of(self.samples.max(1));
+        let is_first = index.is_multiple_of(self.samples);
         let places = self.columns.iter_mut().zip(&self.metrics).zip(&grade.measures);
         for ((column, metric), measure) in places {
             let is_heard = is_first || metric.source != MetricSource::FirstMeasure;
