@@ -285,6 +285,68 @@ fn what_cannot_be_regraded_or_archived_is_named_with_the_reason() {
         &["items", unknown],
     ] {
         let ran = tidemill(&[command, &["--data-dir", &data]].concat()).unwrap();
+/// Sums that a program grades, one that the graders' configuration has to name.
+const BY_PROGRAM: &str = r#"
+name = "programmed"
+version = "1"
+
+[[benchmark]]
+name = "sums"
+data = "sums.jsonl"
+id = "id"
+prompt = "Q: {{ a }}+{{ b }}\nA:"
+target = "{{ sum }}"
+max_tokens = 8
+[benchmark.grader]
+kind = "command"
+command = ["sh", "right.sh"]
+"#;
+
+const ALL_RIGHT: &str =
+    r#"while read -r line; do id=${line#*\"id\":\"}; echo "{\"id\":\"${id%%\"*}\",\"outcome\":\"correct\"}"; done"#;
+
+#[test]
+fn a_grader_that_was_mended_grades_what_it_failed_and_asks_nothing() {
+    let bench = Workbench::new(10).unwrap();
+    let program = bench.write("right.sh", ALL_RIGHT).unwrap().display().to_string();
+    bench
+        .write("suite.toml", &BY_PROGRAM.replace("right.sh", &program))
+        .unwrap();
+    let engine = FakeEngine::builder().respond(Workbench::answer).start().unwrap();
+    let mut command = bench.evaluate(&engine.url(), engine.model());
+    let failed = run(&command);
+    assert_eq!(failed.code, Some(1), "{}", failed.log);
+    let result = failed.json().unwrap();
+    assert_eq!(result["benchmarks"][0]["outcomes"]["grader_error"], 10);
+    let reason = result["reason"].as_str().unwrap();
+    assert!(reason.contains("the same `tidemill evaluate`"), "{reason}");
+    let id = result["evaluation"].as_str().unwrap();
+    let items = done(&bench, &["items", id]).output;
+    assert!(items.contains("[grader] commands"), "{items}");
+
+    // Mended, and the engine is gone.
+    let requests = engine.stats().requests;
+    engine.set_down(true).unwrap();
+    let config = format!("[grader]\ncommands = [[\"sh\", \"{program}\"]]\n");
+    let config = bench.write("tidemill.toml", &config).unwrap().display().to_string();
+    let regraded = done(&bench, &["regrade", id, "--failed", "--config", &config, "--json"]);
+    assert_eq!(regraded.json().unwrap()["new"]["state"], "final");
+    command.extend(["--config".to_owned(), config]);
+    let mended = run(&command);
+    assert_eq!(mended.code, Some(0), "{}", mended.log);
+    assert!(
+        mended.log.contains("10 samples that their grader failed"),
+        "{}",
+        mended.log
+    );
+    let result = mended.json().unwrap();
+    assert_eq!((&result["evaluation"], &result["state"]), (&id.into(), &"final".into()));
+    assert_eq!(result["benchmarks"][0]["mean"], 1.0);
+    assert_eq!(engine.stats().requests, requests);
+    let again = done(&bench, &["regrade", id, "--failed", "--json"]).json().unwrap();
+    assert_eq!((&again["graded"], &again["kept"]), (&0.into(), &10.into()));
+}
+
         assert_eq!(ran.code, Some(2), "{command:?}");
         assert!(
             ran.log.contains(unknown) && ran.log.contains("tidemill results"),

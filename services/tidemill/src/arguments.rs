@@ -337,6 +337,7 @@ pub(crate) struct Regrade {
     /// A TOML file with other graders, reasoning or metrics
     #[arg(long, value_name = "FILE")]
     pub(crate) grader: Option<PathBuf>,
+  tidemill regrade 8af03198ea3b1495 --failed
     /// Print both results and every change as one JSON object
     #[arg(long)]
     pub(crate) json: bool,
@@ -350,6 +351,9 @@ Examples:
   tidemill suite check suite.toml
   tidemill suite show suite.toml gsm8k 17 --tokenizer runs/llama/step-900
   tidemill suite schema > suite.schema.json
+    /// Only samples that a grader failed (grader_error, ungraded) or never graded; the others keep their grades
+    #[arg(long, conflicts_with = "grader")]
+    pub(crate) failed: bool,
 
 A suite's first line `#:schema ./suite.schema.json` lets editors with a TOML language server (taplo) complete and check it.
 Every key is in docs/suites.md.
