@@ -54,11 +54,11 @@ impl Family for Pipelines {
             .grading
             .of_answer(answer.text(), target)
             .map_err(Error::Pipelines)?;
-        let measures = values
+        let measured = values
             .iter()
             .zip(self.measures())
             .map(|(value, of)| measured(of, value));
-        let measures = measures.collect::<Result<Vec<_>, _>>()?;
+        let measures = measured.collect::<Result<Vec<_>, _>>()?;
         let extracted = match &filtered {
             Json::Array(only) if only.len() == 1 => python::str(&only[0]),
             other => python::str(other),
@@ -176,8 +176,10 @@ impl Pipelines {
         credit: Credit,
         measures: Vec<Option<Measured>>,
     ) -> Finding {
+        let names = self.grading.columns().map(|(name, _)| name);
+        let measures = names.zip(measures).filter_map(|(name, value)| Some((name, value?)));
         Finding {
-            measures,
+            measures: measures.collect(),
             ..Finding::new(extractor, extracted, credit)
         }
     }
@@ -274,11 +276,16 @@ mod tests {
             (finding.extracted.as_str(), finding.credit),
             ("5", Credit::Whole(false))
         );
+        let names: Vec<&str> = finding.measures.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(
-            [&finding.measures[0], &finding.measures[2]],
-            [&Some(Measured::Value(0.0)), &Some(Measured::Value(1.0))]
+            names,
+            ["exact_match,strict", "bleu,strict", "exact_match,loose", "bleu,loose"]
         );
-        assert!(matches!(&finding.measures[3], Some(Measured::Counts(counts)) if counts.len() == 10));
+        assert_eq!(
+            [&finding.measures[0].1, &finding.measures[2].1],
+            [&Measured::Value(0.0), &Measured::Value(1.0)]
+        );
+        assert!(matches!(&finding.measures[3].1, Measured::Counts(counts) if counts.len() == 10));
     }
 
     #[test]
@@ -297,9 +304,14 @@ mod tests {
             ("ab", Credit::Whole(false))
         );
         let labels = Measured::Labels { truth: 1, predicted: 0 };
+        let named = |name: &str, measured| (name.to_owned(), measured);
         assert_eq!(
             finding.measures,
-            [Some(Measured::Value(0.0)), Some(Measured::Value(1.0)), Some(labels)]
+            [
+                named("acc", Measured::Value(0.0)),
+                named("acc_norm", Measured::Value(1.0)),
+                named("mcc", labels)
+            ]
         );
     }
 
@@ -312,7 +324,9 @@ mod tests {
             value: -1.5,
             weight: 1.0,
         };
-        assert_eq!(finding.measures, [Some(perplexity), Some(Measured::Value(1.0))]);
+        let named = |name: &str, measured| (name.to_owned(), measured);
+        let expected = [named("perplexity", perplexity), named("acc", Measured::Value(1.0))];
+        assert_eq!(finding.measures, expected);
         assert_eq!(finding.credit, Credit::Whole(true));
     }
 

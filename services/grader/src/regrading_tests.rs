@@ -35,10 +35,7 @@ fn regrading(config: &Config, grader: GraderSpec) -> Regrading {
 async fn outcomes(regrading: &Regrading, item: &Item, count: u32) -> Vec<Outcome> {
     let graded = (0..count).map(|index| async move {
         let completion = Completion {
-            key: ItemKey {
-                item: index,
-                ..key(0)
-            },
+            key: ItemKey { item: index, ..key(0) },
             ..completion("an answer")
         };
         regrading.grade(item, &completion).await.unwrap().unwrap().outcome
@@ -69,7 +66,10 @@ async fn as_many_programs_judge_at_once_as_are_configured_and_no_more() {
 
 #[tokio::test]
 async fn what_has_to_wait_for_its_judge_waits_and_is_graded() {
-    let engine = FakeEngine::builder().respond(|_| Reply::text("GRADE: C")).start().unwrap();
+    let engine = FakeEngine::builder()
+        .respond(|_| Reply::text("GRADE: C"))
+        .start()
+        .unwrap();
     let mut config: Whole = configured(&engine, 20);
     // Two judges share two places, so that one of them has one.
     let judge = config.grader.judge["main"].clone();
