@@ -252,6 +252,27 @@ fn a_regrade_stands_beside_the_first_grades() {
     let kept: Value = serde_json::from_slice(&std::fs::read(kept.join("result.json")).unwrap()).unwrap();
     assert_eq!(kept, regraded["new"]);
 
+    // What the other grader changes on the same answers: the four sums.
+    let beside = format!("{id}/regrade-1");
+    let data = bench.text("data");
+    let refused = tidemill(&["compare", id, &beside, "--data-dir", &data]).unwrap();
+    assert_eq!(refused.code, Some(2), "{}", refused.output);
+    assert!(
+        refused.log.contains("--allow grader --allow grader-version"),
+        "{}",
+        refused.log
+    );
+    let allowed = ["--allow", "grader", "--allow", "grader-version", "--json"];
+    let compared = done(&bench, &[&["compare", id, &beside], allowed.as_slice()].concat());
+    let compared = compared.json().unwrap();
+    let exact = &compared["benchmarks"][0];
+    assert_eq!(
+        (&exact["wins"], &exact["losses"], &exact["ties"]),
+        (&4.into(), &0.into(), &16.into())
+    );
+    assert_eq!(compared["second"]["regrade"], 1);
+    assert_eq!(compared["benchmarks"][1]["difference"], 0.0);
+
     let again = done(&bench, &["regrade", id]);
     assert!(again.output.contains("0 changed"), "{}", again.output);
     let theirs = done(
@@ -271,20 +292,6 @@ fn a_regrade_stands_beside_the_first_grades() {
     assert_eq!(engine.stats().requests, requests);
 }
 
-#[test]
-fn what_cannot_be_regraded_or_archived_is_named_with_the_reason() {
-    let bench = Workbench::new(5).unwrap();
-    let engine = FakeEngine::builder().respond(Workbench::answer).start().unwrap();
-    let first = run(&bench.evaluate(&engine.url(), engine.model()));
-    let result = first.json().unwrap();
-    let (id, data) = (result["evaluation"].as_str().unwrap(), bench.text("data"));
-    let unknown = "0123456789abcdef";
-    for command in [
-        ["regrade", unknown].as_slice(),
-        &["archive", "now", unknown],
-        &["items", unknown],
-    ] {
-        let ran = tidemill(&[command, &["--data-dir", &data]].concat()).unwrap();
 /// Sums that a program grades, one that the graders' configuration has to name.
 const BY_PROGRAM: &str = r#"
 name = "programmed"
@@ -347,6 +354,20 @@ fn a_grader_that_was_mended_grades_what_it_failed_and_asks_nothing() {
     assert_eq!((&again["graded"], &again["kept"]), (&0.into(), &10.into()));
 }
 
+#[test]
+fn what_cannot_be_regraded_or_archived_is_named_with_the_reason() {
+    let bench = Workbench::new(5).unwrap();
+    let engine = FakeEngine::builder().respond(Workbench::answer).start().unwrap();
+    let first = run(&bench.evaluate(&engine.url(), engine.model()));
+    let result = first.json().unwrap();
+    let (id, data) = (result["evaluation"].as_str().unwrap(), bench.text("data"));
+    let unknown = "0123456789abcdef";
+    for command in [
+        ["regrade", unknown].as_slice(),
+        &["archive", "now", unknown],
+        &["items", unknown],
+    ] {
+        let ran = tidemill(&[command, &["--data-dir", &data]].concat()).unwrap();
         assert_eq!(ran.code, Some(2), "{command:?}");
         assert!(
             ran.log.contains(unknown) && ran.log.contains("tidemill results"),
@@ -602,6 +623,28 @@ fn two_checkpoints_are_compared_item_by_item_wherever_their_items_are() {
     assert!((p - 2.0 / 256.0).abs() < 1e-12, "{p}");
     assert!(p < adjusted && adjusted <= 3.0 * p, "{adjusted}");
     assert_eq!((&chat["test"], &chat["items"]), (&"paired_t".into(), &20.into()));
+
+    let by_metric = ["compare", "sums@1", "sums@2", "--metric", "accuracy_raw", "--json"];
+    let measured = done(&bench, &by_metric).json().unwrap();
+    assert_eq!(measured["without_metric"], serde_json::json!(["exact", "chat"]));
+    assert_eq!(measured["benchmarks"][0]["difference"], likelihood["difference"]);
+    let unknown = tidemill(&[
+        "compare",
+        "sums@1",
+        "sums@2",
+        "--metric",
+        "bleu",
+        "--data-dir",
+        &bench.text("data"),
+    ])
+    .unwrap();
+    assert!(
+        unknown
+            .log
+            .contains("there are accuracy_per_byte, accuracy_per_token, accuracy_raw"),
+        "{}",
+        unknown.log
+    );
 
     // From an archive it is the same, byte for byte.
     let id = first["evaluation"].as_str().unwrap();

@@ -35,13 +35,17 @@ enum Column {
 
 impl Measures {
     pub(crate) fn new(benchmark: &Benchmark) -> Self {
+        Self::of(benchmark.metrics.clone(), benchmark.settings.samples as usize)
+    }
+
+    pub(crate) fn of(metrics: Vec<Metric>, samples: usize) -> Self {
         let of_votes = |metric: &Metric| matches!(metric.source, MetricSource::MajorityAt(_));
         Self {
-            metrics: benchmark.metrics.clone(),
-            samples: benchmark.settings.samples as usize,
-            columns: benchmark.metrics.iter().map(Column::of).collect(),
+            samples,
+            columns: metrics.iter().map(Column::of).collect(),
             votes: Vec::new(),
-            has_votes: benchmark.metrics.iter().any(of_votes),
+            has_votes: metrics.iter().any(of_votes),
+            metrics,
         }
     }
 
@@ -87,6 +91,15 @@ impl Measures {
 
     fn of_item(&self, item: usize) -> std::ops::Range<usize> {
         item * self.samples..(item + 1) * self.samples
+    }
+
+    /// What the samples of the first item give of a metric that is made of scores.
+    pub(crate) fn over_samples(&self, index: usize, scores: &dyn Fn(usize) -> Option<f64>) -> Option<f64> {
+        match self.metrics[index].source {
+            MetricSource::PassAt(k) => self.pass(k, 0, scores),
+            MetricSource::MajorityAt(k) => self.majority(k, 0, scores),
+            MetricSource::Measure => None,
+        }
     }
 
     /// `None` unless every sample of the item has a score: their number was fixed in advance.
@@ -239,7 +252,7 @@ fn over_items(items: usize, of_item: &dyn Fn(usize) -> Option<f64>, shape: Shape
     )
 }
 
-const fn over_labels(average: Average) -> tidemill_statistics::Average {
+pub(crate) const fn over_labels(average: Average) -> tidemill_statistics::Average {
     match average {
         Average::Binary => tidemill_statistics::Average::Binary(1),
         Average::Macro => tidemill_statistics::Average::Macro,
