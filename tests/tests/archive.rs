@@ -252,6 +252,27 @@ fn a_regrade_stands_beside_the_first_grades() {
     let kept: Value = serde_json::from_slice(&std::fs::read(kept.join("result.json")).unwrap()).unwrap();
     assert_eq!(kept, regraded["new"]);
 
+    // What the other grader changes on the same answers: the four sums.
+    let beside = format!("{id}/regrade-1");
+    let data = bench.text("data");
+    let refused = tidemill(&["compare", id, &beside, "--data-dir", &data]).unwrap();
+    assert_eq!(refused.code, Some(2), "{}", refused.output);
+    assert!(
+        refused.log.contains("--allow grader --allow grader-version"),
+        "{}",
+        refused.log
+    );
+    let allowed = ["--allow", "grader", "--allow", "grader-version", "--json"];
+    let compared = done(&bench, &[&["compare", id, &beside], allowed.as_slice()].concat());
+    let compared = compared.json().unwrap();
+    let exact = &compared["benchmarks"][0];
+    assert_eq!(
+        (&exact["wins"], &exact["losses"], &exact["ties"]),
+        (&4.into(), &0.into(), &16.into())
+    );
+    assert_eq!(compared["second"]["regrade"], 1);
+    assert_eq!(compared["benchmarks"][1]["difference"], 0.0);
+
     let again = done(&bench, &["regrade", id]);
     assert!(again.output.contains("0 changed"), "{}", again.output);
     let theirs = done(
@@ -269,6 +290,68 @@ fn a_regrade_stands_beside_the_first_grades() {
         "the first grades stay"
     );
     assert_eq!(engine.stats().requests, requests);
+}
+
+/// Sums that a program grades, one that the graders' configuration has to name.
+const BY_PROGRAM: &str = r#"
+name = "programmed"
+version = "1"
+
+[[benchmark]]
+name = "sums"
+data = "sums.jsonl"
+id = "id"
+prompt = "Q: {{ a }}+{{ b }}\nA:"
+target = "{{ sum }}"
+max_tokens = 8
+[benchmark.grader]
+kind = "command"
+command = ["sh", "right.sh"]
+"#;
+
+const ALL_RIGHT: &str =
+    r#"while read -r line; do id=${line#*\"id\":\"}; echo "{\"id\":\"${id%%\"*}\",\"outcome\":\"correct\"}"; done"#;
+
+#[test]
+fn a_grader_that_was_mended_grades_what_it_failed_and_asks_nothing() {
+    let bench = Workbench::new(10).unwrap();
+    let program = bench.write("right.sh", ALL_RIGHT).unwrap().display().to_string();
+    bench
+        .write("suite.toml", &BY_PROGRAM.replace("right.sh", &program))
+        .unwrap();
+    let engine = FakeEngine::builder().respond(Workbench::answer).start().unwrap();
+    let mut command = bench.evaluate(&engine.url(), engine.model());
+    let failed = run(&command);
+    assert_eq!(failed.code, Some(1), "{}", failed.log);
+    let result = failed.json().unwrap();
+    assert_eq!(result["benchmarks"][0]["outcomes"]["grader_error"], 10);
+    let reason = result["reason"].as_str().unwrap();
+    assert!(reason.contains("the same `tidemill evaluate`"), "{reason}");
+    let id = result["evaluation"].as_str().unwrap();
+    let items = done(&bench, &["items", id]).output;
+    assert!(items.contains("[grader] commands"), "{items}");
+
+    // Mended, and the engine is gone.
+    let requests = engine.stats().requests;
+    engine.set_down(true).unwrap();
+    let config = format!("[grader]\ncommands = [[\"sh\", \"{program}\"]]\n");
+    let config = bench.write("tidemill.toml", &config).unwrap().display().to_string();
+    let regraded = done(&bench, &["regrade", id, "--failed", "--config", &config, "--json"]);
+    assert_eq!(regraded.json().unwrap()["new"]["state"], "final");
+    command.extend(["--config".to_owned(), config]);
+    let mended = run(&command);
+    assert_eq!(mended.code, Some(0), "{}", mended.log);
+    assert!(
+        mended.log.contains("10 samples that their grader failed"),
+        "{}",
+        mended.log
+    );
+    let result = mended.json().unwrap();
+    assert_eq!((&result["evaluation"], &result["state"]), (&id.into(), &"final".into()));
+    assert_eq!(result["benchmarks"][0]["mean"], 1.0);
+    assert_eq!(engine.stats().requests, requests);
+    let again = done(&bench, &["regrade", id, "--failed", "--json"]).json().unwrap();
+    assert_eq!((&again["graded"], &again["kept"]), (&0.into(), &10.into()));
 }
 
 #[test]
@@ -540,6 +623,28 @@ fn two_checkpoints_are_compared_item_by_item_wherever_their_items_are() {
     assert!((p - 2.0 / 256.0).abs() < 1e-12, "{p}");
     assert!(p < adjusted && adjusted <= 3.0 * p, "{adjusted}");
     assert_eq!((&chat["test"], &chat["items"]), (&"paired_t".into(), &20.into()));
+
+    let by_metric = ["compare", "sums@1", "sums@2", "--metric", "accuracy_raw", "--json"];
+    let measured = done(&bench, &by_metric).json().unwrap();
+    assert_eq!(measured["without_metric"], serde_json::json!(["exact", "chat"]));
+    assert_eq!(measured["benchmarks"][0]["difference"], likelihood["difference"]);
+    let unknown = tidemill(&[
+        "compare",
+        "sums@1",
+        "sums@2",
+        "--metric",
+        "bleu",
+        "--data-dir",
+        &bench.text("data"),
+    ])
+    .unwrap();
+    assert!(
+        unknown
+            .log
+            .contains("there are accuracy_per_byte, accuracy_per_token, accuracy_raw"),
+        "{}",
+        unknown.log
+    );
 
     // From an archive it is the same, byte for byte.
     let id = first["evaluation"].as_str().unwrap();

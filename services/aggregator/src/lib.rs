@@ -4,6 +4,7 @@
 //! start reaches the same result, so nothing is kept but the streams. It reads grades alone, never completions. One
 //! aggregator at a time holds the lease; a second one would publish the same results again, which changes nothing.
 
+mod compared;
 mod estimate;
 mod fold;
 mod groups;
@@ -19,6 +20,7 @@ mod retraction;
 mod service;
 
 pub use archive::archive_now;
+pub use compared::{Both, Contribution, FigureDifference, contribution, difference_of_figures};
 pub use draining::Draining;
 pub use fold::Fold;
 pub use service::run;

@@ -37,13 +37,17 @@ enum Column {
 
 impl Measures {
     pub(crate) fn new(benchmark: &Benchmark) -> Self {
+        Self::of(benchmark.metrics.clone(), benchmark.settings.samples as usize)
+    }
+
+    pub(crate) fn of(metrics: Vec<Metric>, samples: usize) -> Self {
         let of_votes = |metric: &Metric| matches!(metric.source, MetricSource::MajorityAt(_));
         Self {
-            metrics: benchmark.metrics.clone(),
-            samples: benchmark.settings.samples as usize,
-            columns: benchmark.metrics.iter().map(Column::of).collect(),
+            samples,
+            columns: metrics.iter().map(Column::of).collect(),
             votes: Vec::new(),
-            has_votes: benchmark.metrics.iter().any(of_votes),
+            has_votes: metrics.iter().any(of_votes),
+            metrics,
         }
     }
 
@@ -98,6 +102,15 @@ impl Measures {
         item * self.samples..(item + 1) * self.samples
     }
 
+    /// What the samples of the first item give of a metric that is made of scores.
+    pub(crate) fn over_samples(&self, index: usize, scores: &dyn Fn(usize) -> Option<f64>) -> Option<f64> {
+        match self.metrics[index].source {
+            MetricSource::PassAt(k) => self.pass(k, 0, scores),
+            MetricSource::MajorityAt(k) => self.majority(k, 0, scores),
+            MetricSource::Measure | MetricSource::FirstMeasure | MetricSource::VotedMeasure(_) => None,
+        }
+    }
+
     /// `None` unless every sample of the item has a score: their number was fixed in advance.
     fn pass(&self, k: u32, item: usize, scores: &dyn Fn(usize) -> Option<f64>) -> Option<f64> {
         let mut right = 0;
@@ -143,14 +156,7 @@ impl Measures {
         let Column::Votes(votes) = &self.columns[index] else {
             return None;
         };
-        let heard = votes.get(self.of_item(item))?.get(..k as usize)?;
-        if heard.iter().any(|(_, value)| value.is_nan()) {
-            return None;
-        }
-        let votes_for = |answer: u64| heard.iter().filter(|(other, _)| *other == answer).count();
-        let most = heard.iter().map(|(answer, _)| votes_for(*answer)).max()?;
-        let winner = heard.iter().find(|(answer, _)| votes_for(*answer) == most);
-        winner.map(|(_, value)| *value)
+        winner(votes.get(self.of_item(item))?.get(..k as usize)?)
     }
 
     fn measured(&self, index: usize, items: usize, shape: Shape<'_>, effort: Effort) -> Estimate {
@@ -264,7 +270,7 @@ fn over_items(items: usize, of_item: &dyn Fn(usize) -> Option<f64>, shape: Shape
     )
 }
 
-const fn over_labels(average: Average) -> tidemill_statistics::Average {
+pub(crate) const fn over_labels(average: Average) -> tidemill_statistics::Average {
     match average {
         Average::Binary => tidemill_statistics::Average::Binary(1),
         Average::Macro => tidemill_statistics::Average::Macro,
@@ -283,6 +289,17 @@ fn vote(grade: &Grade) -> u64 {
     let mut hasher = DefaultHasher::new();
     answer.hash(&mut hasher);
     hasher.finish().max(1)
+}
+
+/// What the answer with most votes is worth, the earliest of several; `None` unless each has voted, which those of NaN have not.
+pub(crate) fn winner(votes: &[(u64, f64)]) -> Option<f64> {
+    if votes.iter().any(|(_, value)| value.is_nan()) {
+        return None;
+    }
+    let votes_for = |answer: u64| votes.iter().filter(|(other, _)| *other == answer).count();
+    let most = votes.iter().map(|(answer, _)| votes_for(*answer)).max()?;
+    let winner = votes.iter().find(|(answer, _)| votes_for(*answer) == most);
+    winner.map(|(_, value)| *value)
 }
 
 impl Column {

@@ -25,6 +25,7 @@ pub fn verdict(fold: &Fold, max_failure_rate: f64) -> Verdict {
         let names: Vec<&str> = fold.unscored().collect();
         (!names.is_empty()).then(|| format!("nothing could be scored in {}", names.join(", ")))
     };
+    let reason = reason.map(|reason| format!("{reason}{}", after_mending(fold.outcomes())));
     Verdict {
         state: if reason.is_some() {
             ResultState::Invalid
@@ -32,6 +33,17 @@ pub fn verdict(fold: &Fold, max_failure_rate: f64) -> Verdict {
             ResultState::Final
         },
         reason,
+    }
+}
+
+/// What to do once the grader works again, where it failed.
+fn after_mending(outcomes: OutcomeCounts) -> String {
+    match outcomes.grader_error + outcomes.ungraded {
+        0 => String::new(),
+        failed => format!(
+            "; {failed} answers are stored and wait for a grader that works: `tidemill items EVALUATION` says what is \
+             wrong with it; then the same `tidemill evaluate`, or `tidemill announce`, as before grades them and asks no engine"
+        ),
     }
 }
 
@@ -108,6 +120,29 @@ mod tests {
         assert_eq!(
             reason,
             "25 % of samples failed (1 engine_error, 1 missing of 8), above the suite's 12.5 %"
+        );
+    }
+
+    #[test]
+    fn what_a_grader_failed_is_told_with_the_command_that_grades_it_again() {
+        let mut fold = Fold::new(&manifest(4, 1), Vec::new());
+        let outcomes = [
+            Outcome::Correct,
+            Outcome::GraderError,
+            Outcome::Ungraded,
+            Outcome::Correct,
+        ];
+        for (item, outcome) in (0..).zip(outcomes) {
+            fold.apply(&grade(item, 0, outcome));
+        }
+        let reason = verdict(&fold, 0.02).reason.unwrap();
+        assert!(
+            reason.starts_with("50 % of samples failed (1 grader_error, 1 ungraded of 4)"),
+            "{reason}"
+        );
+        assert!(
+            reason.contains("; 2 answers are stored") && reason.contains("the same `tidemill evaluate`"),
+            "{reason}"
         );
     }
 

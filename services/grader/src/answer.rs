@@ -24,10 +24,8 @@ pub(crate) struct Finding {
     pub(crate) canonical: Option<String>,
     /// From 0, wrong, to 1, right.
     pub(crate) credit: Credit,
-    /// What the sample adds to each metric of the benchmark, in their order.
-    pub(crate) measures: Vec<Option<Measured>>,
-    /// The same by the metrics' names, of a family that does not know where the benchmark has them.
-    pub(crate) named: Vec<(String, Measured)>,
+    /// What the sample adds to metrics, by their names: where the benchmark has them is no family's business.
+    pub(crate) measures: Vec<(String, Measured)>,
     /// Why it is worth that much, where the rest does not say.
     pub(crate) reason: Option<String>,
     /// What a judge took for it.
@@ -61,7 +59,6 @@ impl Finding {
             canonical: None,
             credit,
             measures: Vec::new(),
-            named: Vec::new(),
             reason: None,
             judge: None,
         }

@@ -20,6 +20,10 @@ impl fmt::Display for Postponed {
     }
 }
 
+/// What to do once a grader is mended that could not grade.
+pub(crate) const AFTERWARDS: &str = "afterwards the same `tidemill evaluate` or `announce` as before, or `tidemill regrade \
+                                     EVALUATION --failed`, grades the stored answer without the engine";
+
 /// A fault of the grader or of what it was given; the sample's outcome is then `grader_error`, never wrong.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -50,13 +54,15 @@ pub enum Error {
         family: &'static str,
     },
     /// The grader may not run the suite's program.
-    #[error("run {command}: the grader's configuration does not name it; add it to [grader] commands there")]
+    #[error(
+        "run {command}: the grader's configuration does not name it; add it to [grader] commands there; {AFTERWARDS}"
+    )]
     Forbidden {
         /// As the suite has it.
         command: String,
     },
     /// A program of the suite's did not judge, however often it was asked.
-    #[error("grade by the program: {0}")]
+    #[error("grade by the program: {0}; {AFTERWARDS}")]
     Unjudged(String),
     /// The scores of the choices are not what a comparison needs.
     #[error("compare the choices: {0}")]
@@ -79,13 +85,13 @@ pub enum Error {
         name: &'static str,
     },
     /// There is no sandbox, so no program is run.
-    #[error("run the program: {0}")]
+    #[error("run the program: {0}; {AFTERWARDS}")]
     Sandbox(String),
     /// A run told nothing of the program, however often it was tried.
-    #[error("learn of the program: {0}")]
+    #[error("learn of the program: {0}; {AFTERWARDS}")]
     Run(String),
     /// There is no such judge here.
-    #[error("ask judge {0}")]
+    #[error("ask judge {0}; {AFTERWARDS}")]
     Judge(String),
     /// The judge said nothing of the answer that is a verdict, or refuses to be asked.
     #[error("{reason}")]
@@ -126,6 +132,31 @@ impl Error {
         match self {
             Self::NoVerdict { cost, .. } => Some(*cost),
             _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_somebody_can_mend_says_what_grades_the_answer_afterwards() {
+        let mendable = [
+            Error::Sandbox("no sandbox".to_owned()),
+            Error::Run("it did not start".to_owned()),
+            Error::Judge("main is not configured".to_owned()),
+            Error::Unjudged("it ended".to_owned()),
+            Error::Forbidden {
+                command: "./grade".to_owned(),
+            },
+        ];
+        for error in mendable {
+            let said = error.to_string();
+            assert!(
+                said.contains("`tidemill evaluate`") && said.contains("regrade EVALUATION --failed"),
+                "{said}"
+            );
         }
     }
 }

@@ -204,11 +204,14 @@ impl Grader {
                 ..Verdict::of(error.outcome())
             },
             Ok(Some(finding)) => {
-                let mut verdict = Verdict::of_finding(self.in_order(finding), is_cut);
-                if is_cut && !self.measures_cut_answers() {
-                    verdict.measures.clear();
+                let measures = match is_cut && !self.measures_cut_answers() {
+                    true => Vec::new(),
+                    false => self.in_order(&finding.measures),
+                };
+                Verdict {
+                    measures,
+                    ..Verdict::of_finding(finding, is_cut)
                 }
-                verdict
             }
             Ok(None) if is_cut => Verdict::of(Outcome::Truncated),
             Ok(None) => Verdict {
@@ -218,19 +221,13 @@ impl Grader {
         }
     }
 
-    /// Puts what a family measured by name where the benchmark has its metrics.
-    fn in_order(&self, mut finding: Finding) -> Finding {
-        if finding.measures.is_empty() && !self.metrics.is_empty() {
-            let named = std::mem::take(&mut finding.named);
-            let of = |name: &String| {
-                named
-                    .iter()
-                    .find(|(known, _)| known == name)
-                    .map(|(_, measured)| measured.clone())
-            };
-            finding.measures = self.metrics.iter().map(|name| name.as_ref().and_then(of)).collect();
-        }
-        finding
+    /// What a family measured by name, where the benchmark has its metrics.
+    fn in_order(&self, measures: &[(String, Measured)]) -> Vec<Option<Measured>> {
+        let of = |name: &String| {
+            let measured = measures.iter().find(|(known, _)| known == name);
+            measured.map(|(_, measured)| measured.clone())
+        };
+        self.metrics.iter().map(|name| name.as_ref().and_then(of)).collect()
     }
 
     /// What a cut answer would have added to a metric is not known, except to a family that takes its text for whole.
@@ -358,7 +355,6 @@ impl Verdict {
             extractor: Some(finding.extractor.to_owned()),
             span: finding.span,
             canonical: finding.canonical,
-            measures: finding.measures,
             reason: finding.reason,
             judge: finding.judge,
             ..verdict

@@ -536,7 +536,14 @@ fn a_task_of_the_harness_measures_cut_answers_as_they_are_and_scores_them_as_cut
     };
     let mut item = item(&["7"], &[]);
     item.material = vec![("target".to_owned(), "\"7\"".to_owned())];
-    let grade = |completion: &Completion| grade(&spec, &item, completion, Timestamp(3));
+    let metric = Metric {
+        name: "exact_match".to_owned(),
+        source: MetricSource::Measure,
+        aggregation: tidemill_domain::Aggregation::Mean,
+        higher_is_better: true,
+    };
+    let grader = Grader::new(&spec, &Reasoning::default()).measuring(&[metric]);
+    let grade = |completion: &Completion| grader.grade(&item, completion, Timestamp(3));
     let cut = grade(&ended(Ending::Length, "7"));
     assert_eq!(
         (cut.outcome, cut.score, cut.score_before_cut),

@@ -40,7 +40,7 @@ impl Family for Instructions {
         if !missed.is_empty() {
             finding.reason = Some(format!("not followed: {}", missed.join(", ")));
         }
-        finding.named = measures(&followed);
+        finding.measures = measures(&followed);
         Ok(Some(finding.at(answer.span(trimmed(text)))))
     }
 }

@@ -71,12 +71,12 @@ impl Family for JsonSchema {
         let mut finding = Finding::new("json@1", text, Credit::Whole(is_right)).at(answer.span(text));
         finding.canonical = Some(shortened(&found.value.to_string(), MAX_CANONICAL_BYTES));
         let is = |claim: bool| Measured::Value(f64::from(u8::from(claim)));
-        finding.named = vec![
+        finding.measures = vec![
             ("valid".to_owned(), is(true)),
             ("fits".to_owned(), is(faults.is_none())),
         ];
         if !targets.is_empty() {
-            finding.named.push(("equal".to_owned(), is(is_equal)));
+            finding.measures.push(("equal".to_owned(), is(is_equal)));
         }
         finding.reason = faults.or_else(|| (!is_right).then(|| "another value than the target's".to_owned()));
         Ok(Some(finding))

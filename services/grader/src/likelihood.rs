@@ -42,7 +42,7 @@ impl Likelihood {
             .known_as(&item.choices[best])
             .because(self.reason(best, correct));
         Ok(Some(Finding {
-            named: named.collect(),
+            measures: named.collect(),
             ..finding
         }))
     }
@@ -139,7 +139,7 @@ mod tests {
         };
         let measured = |normalise, sums: &[f64]| {
             let finding = Likelihood { normalise }.judge(&item, &scores(sums)).unwrap().unwrap();
-            (finding.credit.score(), finding.named)
+            (finding.credit.score(), finding.measures)
         };
         let expected: Vec<(String, Measured)> = [("raw", 0.0), ("per_byte", 1.0), ("per_token", 0.0)]
             .map(|(way, value)| (format!("accuracy_{way}"), Measured::Value(value)))

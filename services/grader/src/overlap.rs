@@ -51,12 +51,13 @@ impl Family for F1 {
         let found = token_match(text, &item.targets, by);
         let mut finding = finding(answer, text, found.f1);
         finding.canonical = Some(shortened(&normalised(text, by), MAX_CANONICAL_BYTES));
-        finding.reason = Some(format!(
-            "F1 {:.3}, {}",
-            found.f1,
-            if found.is_exact { "exact" } else { "not exact" }
-        ));
-        finding.named = vec![named("exact_match", f64::from(u8::from(found.is_exact)))];
+        finding.reason = Some(match (is_unanswerable(item), found.is_exact) {
+            (true, true) => "says nothing, and there is no answer to give".to_owned(),
+            (true, false) => "there is no answer to give".to_owned(),
+            (false, true) => format!("F1 {:.3}, exact", found.f1),
+            (false, false) => format!("F1 {:.3}, not exact", found.f1),
+        });
+        finding.measures = vec![named("exact_match", f64::from(u8::from(found.is_exact)))];
         Ok(Some(finding))
     }
 }
@@ -88,7 +89,7 @@ impl Family for Rouge {
         let measured = all
             .into_iter()
             .filter_map(|(name, measure)| Some(named(name, of(measure)?.f1)));
-        finding.named = measured.collect();
+        finding.measures = measured.collect();
         Ok(Some(finding))
     }
 }
@@ -143,7 +144,7 @@ fn finding(answer: &Answer<'_>, text: &str, score: f64) -> Finding {
 fn of_corpus(answer: &Answer<'_>, text: &str, metric: &str, score: f64, counts: Vec<f64>) -> Finding {
     let mut finding = finding(answer, text, score / 100.0);
     finding.reason = Some(format!("{metric} {score:.2}"));
-    finding.named = vec![(metric.to_owned(), Measured::Counts(counts))];
+    finding.measures = vec![(metric.to_owned(), Measured::Counts(counts))];
     finding
 }
 

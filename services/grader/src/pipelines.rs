@@ -179,8 +179,10 @@ impl Pipelines {
         credit: Credit,
         measures: Vec<Option<Measured>>,
     ) -> Finding {
+        let names = self.grading.columns().map(|(name, _)| name);
+        let measures = names.zip(measures).filter_map(|(name, value)| Some((name, value?)));
         Finding {
-            measures,
+            measures: measures.collect(),
             ..Finding::new(extractor, extracted, credit)
         }
     }
@@ -298,11 +300,16 @@ mod tests {
             (finding.extracted.as_str(), finding.credit),
             ("5", Credit::Whole(false))
         );
+        let names: Vec<&str> = finding.measures.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(
-            [&finding.measures[0], &finding.measures[2]],
-            [&Some(Measured::Value(0.0)), &Some(Measured::Value(1.0))]
+            names,
+            ["exact_match,strict", "bleu,strict", "exact_match,loose", "bleu,loose"]
         );
-        assert!(matches!(&finding.measures[3], Some(Measured::Counts(counts)) if counts.len() == 10));
+        assert_eq!(
+            [&finding.measures[0].1, &finding.measures[2].1],
+            [&Measured::Value(0.0), &Measured::Value(1.0)]
+        );
+        assert!(matches!(&finding.measures[3].1, Measured::Counts(counts) if counts.len() == 10));
     }
 
     #[test]
@@ -316,16 +323,15 @@ mod tests {
         let item = with(&[("target", json!("7"))], &[]);
         let measures = |text| {
             let finding = pipelines(&grading).judge(&item, &Answer::whole(text)).unwrap();
-            finding.unwrap().measures
+            let measures = finding.unwrap().measures;
+            measures.into_iter().map(|(_, measured)| measured).collect::<Vec<_>>()
         };
         let (one, same, other) = (measures("so 7"), measures("7, I say"), measures("8"));
-        assert_eq!(one[0], Some(Measured::Value(1.0)));
-        assert!(matches!(one[1], Some(Measured::Vote { value: 1.0, .. })));
+        assert_eq!(one[0], Measured::Value(1.0));
+        assert!(matches!(one[1], Measured::Vote { value: 1.0, .. }));
         assert_eq!(one, same);
-        assert!(
-            matches!((&one[1], &other[1]), (Some(Measured::Vote { answer: one, .. }),
-            Some(Measured::Vote { answer: other, value: 0.0 })) if one != other)
-        );
+        assert!(matches!((&one[1], &other[1]), (Measured::Vote { answer: one, .. },
+            Measured::Vote { answer: other, value: 0.0 }) if one != other));
     }
 
     #[test]
@@ -344,9 +350,14 @@ mod tests {
             ("ab", Credit::Whole(false))
         );
         let labels = Measured::Labels { truth: 1, predicted: 0 };
+        let named = |name: &str, measured| (name.to_owned(), measured);
         assert_eq!(
             finding.measures,
-            [Some(Measured::Value(0.0)), Some(Measured::Value(1.0)), Some(labels)]
+            [
+                named("acc", Measured::Value(0.0)),
+                named("acc_norm", Measured::Value(1.0)),
+                named("mcc", labels)
+            ]
         );
     }
 
@@ -359,7 +370,9 @@ mod tests {
             value: -1.5,
             weight: 1.0,
         };
-        assert_eq!(finding.measures, [Some(perplexity), Some(Measured::Value(1.0))]);
+        let named = |name: &str, measured| (name.to_owned(), measured);
+        let expected = [named("perplexity", perplexity), named("acc", Measured::Value(1.0))];
+        assert_eq!(finding.measures, expected);
         assert_eq!(finding.credit, Credit::Whole(true));
     }
 

@@ -173,6 +173,10 @@ impl Runner {
             self.absorb(self.inbox.take_now()).await;
             let Some(event) = self.live.last().cloned() else { return };
             self.announce(EvaluationState::Admitted).await;
+            if self.is_answered().await {
+                self.wait_for_grades(lost).await;
+                continue;
+            }
             self.announce(EvaluationState::Starting).await;
             let Some(started) = self.start(&event, lost).await else {
                 continue;
@@ -199,6 +203,36 @@ impl Runner {
                 return;
             }
             self.after_failure(failure, &mut starts).await;
+        }
+    }
+
+    /// Every declared sample has its completion: only grades are waited for, and no engine is needed.
+    async fn is_answered(&self) -> bool {
+        for event in &self.live {
+            match tidemill_archive::completions(&self.context, event).await {
+                Ok(completions) if completions >= event.samples => {}
+                Ok(_) => return false,
+                Err(error) => {
+                    tracing::debug!(evaluation_id = %event.evaluation, %error, "completions not counted");
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Has grades folded until something is new of the group's evaluations.
+    async fn wait_for_grades(&mut self, lost: &CancellationToken) {
+        loop {
+            self.announce(EvaluationState::Serving).await;
+            let inbox = Arc::clone(&self.inbox);
+            tokio::select! { biased;
+                () = lost.cancelled() => return,
+                () = self.context.draining.cancelled() => return,
+                events = inbox.take() => return self.absorb(events).await,
+                // A state that could not be published is published again.
+                () = sleep(LOOK_EVERY) => {}
+            }
         }
     }
 

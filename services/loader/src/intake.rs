@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
-use tidemill_archive::is_fault_of_serving;
+use tidemill_archive::{is_fault_of_grading, is_fault_of_serving};
 use tidemill_config::Loader;
 use tidemill_domain::{
     Class, Digest, EvaluationEvent, EvaluationId, EvaluationState, GroupId, LANE, Outcome, RolledBack, Source, TeamId,
@@ -126,6 +126,17 @@ pub struct Queued {
     pub known: bool,
     /// Samples that an engine had failed, and that are asked for again.
     pub again: u64,
+    /// Samples that a grader had failed, and whose answers are graded again.
+    pub graded_again: u64,
+}
+
+/// Samples of an invalid evaluation whose outcomes were taken back.
+#[derive(Debug, Clone, Copy, Default)]
+struct Retracted {
+    /// With their completions.
+    asked: u64,
+    /// Their grades alone.
+    graded: u64,
 }
 
 /// Handles one message of the CHECKPOINT stream.
@@ -401,12 +412,12 @@ async fn enter(context: &Context, mut event: EvaluationEvent, again: bool) -> Re
         evaluation: event.evaluation.clone(),
         source: Box::new(source),
     };
-    let (mut had_ended, mut retracted) = (false, 0);
+    let (mut had_ended, mut retracted) = (false, Retracted::default());
     let known = board::newest(context, &event.evaluation).await.map_err(lookup)?;
     if let Some(known) = known {
         let reopen = match known.state {
             EvaluationState::Superseded => true,
-            EvaluationState::Invalid if lacks_outcomes(&known) || failures(&known) > 0 => true,
+            EvaluationState::Invalid if lacks_outcomes(&known) || has_failures(&known) => true,
             EvaluationState::Invalid | EvaluationState::Draining => {
                 tidemill_archive::completions(context, &known).await.map_err(restore)? < event.samples
             }
@@ -421,6 +432,7 @@ async fn enter(context: &Context, mut event: EvaluationEvent, again: bool) -> Re
                 event: known,
                 known: true,
                 again: 0,
+                graded_again: 0,
             });
         }
         tidemill_archive::restore(context, &known).await.map_err(restore)?;
@@ -437,43 +449,48 @@ async fn enter(context: &Context, mut event: EvaluationEvent, again: bool) -> Re
     if had_ended {
         // After it is queued: of an evaluation that has ended no outcome is recorded for what cannot be graded.
         let completions = grade_again(context, &event).await.map_err(restore)?;
-        tracing::info!(evaluation_id = %event.evaluation, completions, retracted, "opened again; so many had no grade, and so many are asked for again");
+        tracing::info!(evaluation_id = %event.evaluation, completions, retracted = retracted.asked, "opened again; so many had no grade, and so many are asked for again");
     }
     Ok(Queued {
         event,
         known: false,
-        again: retracted,
+        again: retracted.asked,
+        graded_again: retracted.graded,
     })
 }
 
-/// Takes back what an engine failed in an evaluation that ended invalid, before it is queued again: nobody folds it now. What
-/// lies in DEAD stays as it is, since it would not be released: `tidemill dead retry` is for that.
-async fn retract_failures(context: &Context, known: &EvaluationEvent) -> Result<u64, IntakeError> {
-    if failures(known) == 0 {
-        return Ok(0);
+/// Takes back what an engine or a grader failed in an evaluation that ended invalid, before it is queued again: nobody folds it
+/// now. What lies in DEAD stays as it is, since it would not be released: `tidemill dead retry` is for that.
+async fn retract_failures(context: &Context, known: &EvaluationEvent) -> Result<Retracted, IntakeError> {
+    if !has_failures(known) {
+        return Ok(Retracted::default());
     }
     let lookup = |failure: Failure| IntakeError::Lookup {
         evaluation: known.evaluation.clone(),
         reason: failure.reason,
     };
-    let letters = dead::letters(context).await.map_err(lookup)?;
-    let kept = letters.iter().filter_map(dead::Letter::key).collect();
-    let retracted = tidemill_archive::retract_failures(context, known, &kept).await;
-    retracted.map_err(|source| IntakeError::Restore {
+    let restore = |source| IntakeError::Restore {
         evaluation: known.evaluation.clone(),
         source: Box::new(source),
+    };
+    let letters = dead::letters(context).await.map_err(lookup)?;
+    let kept = letters.iter().filter_map(dead::Letter::key).collect();
+    let asked = tidemill_archive::retract_failures(context, known, &kept).await;
+    let graded = tidemill_archive::retract_grades(context, known, &kept).await;
+    Ok(Retracted {
+        asked: asked.map_err(restore)?,
+        graded: graded.map_err(restore)?,
     })
 }
 
-/// Samples of an evaluation that ended which an engine failed.
-fn failures(known: &EvaluationEvent) -> u64 {
-    let benchmarks = known.result.iter().flat_map(|result| &result.benchmarks);
-    let counts = benchmarks.map(|benchmark| {
+/// An engine or a grader failed samples of an evaluation that ended.
+fn has_failures(known: &EvaluationEvent) -> bool {
+    let mut benchmarks = known.result.iter().flat_map(|result| &result.benchmarks);
+    benchmarks.any(|benchmark| {
         let mut outcomes = benchmark.outcomes;
-        let faults = Outcome::ALL.into_iter().filter(|outcome| is_fault_of_serving(*outcome));
-        faults.map(|outcome| *outcomes.slot(outcome)).sum::<u64>()
-    });
-    counts.sum()
+        let mut all = Outcome::ALL.into_iter();
+        all.any(|outcome| (is_fault_of_serving(outcome) || is_fault_of_grading(outcome)) && *outcomes.slot(outcome) > 0)
+    })
 }
 
 /// Brings the ungraded completions of an evaluation before the graders again, however often the broker is away meanwhile:

@@ -20,7 +20,7 @@ use tidemill_domain::{
     Grade, GroupId, ItemKey, Outcome, OutcomeCounts, Release, RolledBack, RunId, Served, ServerGroup, Step, Written,
 };
 use tidemill_loader::intake::Ahead;
-use tidemill_loader::{Scope, claims, intake, run};
+use tidemill_loader::{Queued, Scope, claims, intake, run};
 use tidemill_service::{Context, Ttl, connect, now, prepare};
 use tidemill_storage::{Address, Store, cached_body};
 use tidemill_streams::{CheckpointMessage, StateChange, buckets, declared, durable, live, subject};
@@ -76,6 +76,10 @@ impl Bench {
     }
 
     async fn announce(&self, engine: &FakeEngine, max_in_flight: Option<u32>) -> EvaluationEvent {
+        self.queued(engine, max_in_flight).await.event
+    }
+
+    async fn queued(&self, engine: &FakeEngine, max_in_flight: Option<u32>) -> Queued {
         let written = Written {
             schema: 1,
             run: RunId::try_new("run").unwrap(),
@@ -91,7 +95,7 @@ impl Bench {
             max_in_flight,
         };
         let queued = intake::queue(&self.context, &written, Duration::ZERO).await.unwrap();
-        queued[0].event.clone()
+        queued[0].clone()
     }
 
     async fn value(&self, bucket: &str, key: &str) -> Option<Vec<u8>> {
@@ -752,6 +756,50 @@ async fn an_invalid_evaluation_with_a_missing_grade_is_opened_again_and_that_com
     let again = bench.announce(&engine, None).await;
     assert_eq!(again.state, EvaluationState::Invalid);
     assert_eq!(done.info().await.unwrap().state.messages, 102);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_grader_failed_is_graded_again_and_no_engine_is_needed_for_it() {
+    let (bench, engine) = (Bench::start().await, FakeEngine::start().unwrap());
+    let event = bench.announce(&engine, None).await;
+    let (context, publisher) = (&bench.context, &bench.context.publisher);
+    for item in 0..100 {
+        let completion = completion_of(&event, item);
+        publisher.publish(&completion, None).await.unwrap();
+        let outcome = match item {
+            3 => Outcome::GraderError,
+            4 => Outcome::Ungraded,
+            _ => Outcome::Correct,
+        };
+        let grade = Grade {
+            outcome,
+            ..grade_of(&completion)
+        };
+        publisher.publish(&grade, None).await.unwrap();
+    }
+    let mut ended = invalid(&event, 0);
+    let outcomes = &mut ended.result.as_mut().unwrap().benchmarks[0].outcomes;
+    (outcomes.correct, outcomes.grader_error, outcomes.ungraded) = (98, 1, 1);
+    publisher.publish(&StateChange(ended), None).await.unwrap();
+    engine.set_down(true).unwrap();
+    let again = bench.queued(&engine, None).await;
+    assert_eq!((again.event.state, again.known), (EvaluationState::Queued, false));
+    assert_eq!((again.again, again.graded_again), (0, 2));
+    let mut grades = context.jetstream().get_stream(declared::GRADE.name).await.unwrap();
+    assert_eq!(grades.info().await.unwrap().state.messages, 98);
+    let done = context.jetstream().get_stream(declared::DONE.name).await.unwrap();
+    for (sequence, item) in [(101, 3), (102, 4)] {
+        let brought = done.get_raw_message(sequence).await.unwrap();
+        assert_eq!(
+            brought.subject.as_str(),
+            subject::done(&completion_of(&event, item).key)
+        );
+    }
+    // The engine is gone, and nothing is asked of it: what is graded is folded all the same.
+    bench.load();
+    let serving = bench.wait_for_state(&event, EvaluationState::Serving).await;
+    assert!(serving.life() > event.life());
+    assert_eq!(engine.stats().requests, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,7 +7,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Parser, Subcommand, ValueEnum};
 use tidemill_domain::{EngineKind, EvaluationId, RunId, Step, TeamId};
 
-use crate::compare::{self, Name};
+use crate::compare::{self, Operand};
 
 /// Evaluates model checkpoints fast enough that the results still matter.
 #[derive(Debug, Parser)]
@@ -235,15 +235,21 @@ pub(crate) enum Format {
     Table,
     /// One array of objects.
     Json,
-    /// One line a benchmark.
+    /// One line a benchmark, with its score.
     Csv,
+    /// One line a figure: scores, metrics, parts and groups; the column `row` says which.
+    CsvLong,
 }
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   tidemill results --run llama
-  tidemill results --format csv > results.csv")]
+  tidemill results --format csv > results.csv
+  tidemill results --format csv-long > figures.csv
+
+csv has one line a benchmark. csv-long has the same columns for every figure: a benchmark's score, its metrics, its parts, then
+the groups; filter or pivot by `row` (score, metric, subset, group), `metric`, `subset` and `group`.")]
 pub(crate) struct Results {
     /// Only this run
     #[arg(long)]
@@ -288,25 +294,32 @@ Examples:
   tidemill compare llama@800 llama@900
   tidemill compare 8af03198ea3b1495 51c2c5a9f0e77d1b --json
   tidemill compare base@0 llama@900 --suite smoke --allow engine --max-drop 0.01
+  tidemill compare llama@800 llama@900 --metric pass@8
+  tidemill compare llama@900 llama@900/regrade-1 --allow grader --allow grader-version
 
-Differences are the second's mean minus the first's, over the items that both have a score of. Evaluations that are not alike
+Differences are the second's mean minus the first's, over the items that both have a score of; with --metric the second's
+figure minus the first's. /regrade-N behind an evaluation takes the grades of its N-th regrade. Evaluations that are not alike
 are refused with what differs; --allow KEY compares them all the same, and the output says so. docs/statistics.md has every
 figure. Exit codes: 0 done; 1 done, but something dropped by more than --max-drop; 2 could not be done.")]
 pub(crate) struct Compare {
-    /// The first evaluation: its id as `results` shows it, or RUN@STEP
+    /// The first evaluation: its id as `results` shows it, or RUN@STEP; of a regrade with /regrade-N behind it
     #[arg(value_name = "A")]
-    pub(crate) first: Name,
+    pub(crate) first: Operand,
     /// The second
     #[arg(value_name = "B")]
-    pub(crate) second: Name,
+    pub(crate) second: Operand,
+    /// Compare this metric, as `results` names it, instead of the score
+    #[arg(long, value_name = "NAME")]
+    pub(crate) metric: Option<String>,
     /// Only evaluations of this suite, where RUN@STEP has several
     #[arg(long)]
     pub(crate) suite: Option<String>,
     /// Compare although this differs; may be given several times
     #[arg(long, value_name = "KEY", value_parser = compare::key, long_help = compare::keys())]
     pub(crate) allow: Vec<String>,
-    /// Exit 1 when a benchmark's or a group's mean is lower by more than this, from 0 to 1: 0.01 is one point
-    #[arg(long, value_name = "DROP", value_parser = share)]
+    /// Exit 1 when a benchmark or a group is worse by more than this: of the score 0.01 is one point, of a metric it is as the
+    /// metric is
+    #[arg(long, value_name = "DROP", value_parser = drop_of)]
     pub(crate) max_drop: Option<f64>,
     /// Print everything as one JSON object
     #[arg(long)]
@@ -315,15 +328,16 @@ pub(crate) struct Compare {
     pub(crate) place: Place,
 }
 
-fn share(text: &str) -> Result<f64, String> {
-    let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
-    share.ok_or_else(|| "it is a number from 0 to 1".to_owned())
+fn drop_of(text: &str) -> Result<f64, String> {
+    let most = text.parse().ok().filter(|most: &f64| most.is_finite() && *most >= 0.0);
+    most.ok_or_else(|| "it is a number from 0 on".to_owned())
 }
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   tidemill regrade 8af03198ea3b1495
+  tidemill regrade 8af03198ea3b1495 --failed
   tidemill regrade 8af03198ea3b1495 --grader graders.toml --json
 
 The file holds graders as a suite does: [grader] for all benchmarks, or [[benchmark]] with name and [benchmark.grader].
@@ -337,6 +351,9 @@ pub(crate) struct Regrade {
     /// A TOML file with other graders, reasoning or metrics
     #[arg(long, value_name = "FILE")]
     pub(crate) grader: Option<PathBuf>,
+    /// Only samples that a grader failed (grader_error, ungraded) or never graded; the others keep their grades
+    #[arg(long, conflicts_with = "grader")]
+    pub(crate) failed: bool,
     /// Print both results and every change as one JSON object
     #[arg(long)]
     pub(crate) json: bool,

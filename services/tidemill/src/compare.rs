@@ -7,7 +7,7 @@ mod unlike;
 
 use anyhow::bail;
 
-pub(crate) use side::Name;
+pub(crate) use side::Operand;
 pub(crate) use unlike::{key, keys};
 
 use crate::arguments::Compare;
@@ -40,11 +40,19 @@ pub(crate) fn run(args: Compare) -> anyhow::Result<Done> {
 async fn compare(session: &Session, args: &Compare) -> anyhow::Result<Report> {
     let following = Following::open(&session.context).await;
     let suite = args.suite.as_deref();
-    let first = side::find(&following, &args.first, suite)?;
-    let second = side::find(&following, &args.second, suite)?;
-    let (first, second) = side::pair(&first, &second)?;
-    let first = Box::pin(side::read(&session.context, first)).await?;
-    let second = Box::pin(side::read(&session.context, second)).await?;
+    let (first, second) = (&args.first, &args.second);
+    let known = (
+        side::find(&following, &first.name, suite)?,
+        side::find(&following, &second.name, suite)?,
+    );
+    let may_be_one = first.regrade != second.regrade;
+    let known = side::pair(&known.0, &known.1, may_be_one)?;
+    let (context, metric) = (&session.context, args.metric.as_deref());
+    let first = Box::pin(side::read(context, known.0, first.regrade, metric)).await?;
+    let second = Box::pin(side::read(context, known.1, second.regrade, metric)).await?;
+    if let Some(metric) = metric {
+        report::require(metric, &first, &second)?;
+    }
     let (refused, allowed) = unlike::sorted(unlike::unlike(&first, &second), &args.allow);
     if !refused.is_empty() {
         let each: Vec<String> = refused
@@ -59,10 +67,10 @@ async fn compare(session: &Session, args: &Compare) -> anyhow::Result<Report> {
             keys.join(" --allow ")
         );
     }
-    let report = report::compare(&first, &second, allowed, args.max_drop);
+    let report = report::compare(&first, &second, metric, allowed, args.max_drop);
     if report.benchmarks.iter().all(|row| row.items == 0) {
         bail!(
-            "{} and {} have no item that both have a score of",
+            "{} and {} have no item that both have a figure of",
             report.first.evaluation,
             report.second.evaluation
         );

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use tidemill_config::{Config, Loader};
-use tidemill_domain::{EvaluationState, ResultState, RunId, Written};
+use tidemill_domain::{EvaluationResult, EvaluationState, ResultState, RunId, Written};
 use tidemill_loader::intake::Ahead;
 use tidemill_loader::{Queued, Scope, intake};
 use tidemill_service::{Context, now};
@@ -101,7 +101,10 @@ async fn evaluate(context: &Context, event: &Written, ahead: Ahead, json: bool) 
         stopped = stop_signal() => return Err(stopped),
     };
     let Queued {
-        event: asked, again, ..
+        event: asked,
+        again,
+        graded_again,
+        ..
     } = queued.into_iter().next().context("the suite made no evaluation")?;
     let mut following = Following::open(context).await;
     let wanted = Wanted {
@@ -109,9 +112,13 @@ async fn evaluate(context: &Context, event: &Written, ahead: Ahead, json: bool) 
     };
     let before = following.view.get(&asked.evaluation).map_or(0, Known::samples_done);
     // Those have no outcome any more, although the last result still counts them.
-    let before = before.saturating_sub(again);
+    let before = before.saturating_sub(again + graded_again);
     if again > 0 {
         output::note(&format!("{again} samples that failed are asked for again"));
+    }
+    if graded_again > 0 {
+        let news = "samples that their grader failed are graded again; the engine is not asked";
+        output::note(&format!("{graded_again} {news}"));
     }
     let is_stored = wanted.are_ended(&following);
     if !is_stored {
@@ -136,6 +143,9 @@ async fn evaluate(context: &Context, event: &Written, ahead: Ahead, json: bool) 
                 .unwrap_or_else(|| "the engine could not be used".to_owned())
         );
     }
+    if let Some(advice) = ungraded(&result) {
+        output::note(&advice);
+    }
     if json {
         output::data(&serde_json::to_string_pretty(&result)?)?;
     } else {
@@ -146,6 +156,19 @@ async fn evaluate(context: &Context, event: &Written, ahead: Ahead, json: bool) 
         Done::Valid
     } else {
         Done::Invalid
+    })
+}
+
+/// What to do about samples of a result that counts which have no verdict of their grader; an invalid one says it itself.
+fn ungraded(result: &EvaluationResult) -> Option<String> {
+    let outcomes = result.benchmarks.iter().map(|benchmark| &benchmark.outcomes);
+    let failed: u64 = outcomes.map(|outcomes| outcomes.grader_error + outcomes.ungraded).sum();
+    (failed > 0 && result.state == ResultState::Final).then(|| {
+        let id = &result.evaluation;
+        format!(
+            "{failed} samples have no verdict, by a fault of their grader (`tidemill items {id} --outcome grader_error`, or \
+             ungraded); when it is mended: tidemill regrade {id} --failed"
+        )
     })
 }
 

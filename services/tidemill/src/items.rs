@@ -168,6 +168,21 @@ fn plain(row: &Value) -> String {
         (false, 0) => String::new(),
         (false, places) => format!(" ({places} replaced)"),
     };
+    // What failed is read for why.
+    let failed = Outcome::ALL.iter().filter(|outcome| !outcome.is_scored());
+    let is_failed = failed
+        .map(|outcome| outcome.label())
+        .any(|label| row["outcome"] == label);
+    if is_failed && let Some(reason) = row["reason"].as_str() {
+        return format!(
+            "{} {}#{}  {:12} {}",
+            text("benchmark"),
+            text("item"),
+            row["sample"],
+            text("outcome"),
+            reason.replace('\n', "⏎")
+        );
+    }
     format!(
         "{} {}#{}  {:12}{marks} target {}  extracted {}  | {}",
         text("benchmark"),

@@ -4,14 +4,13 @@ mod progress;
 mod report;
 mod work;
 
-use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 use tidemill_aggregator::Fold;
 use tidemill_archive::{Layout, Samples};
-use tidemill_domain::{EvaluationEvent, EvaluationId, ItemKey, Manifest, ResultState};
+use tidemill_domain::{Benchmark, EvaluationEvent, EvaluationId, GraderSpec, ItemKey, Manifest, ResultState};
 use tidemill_grader::Grader;
 use tidemill_service::{Context, now};
 use tidemill_tasks::Overrides;
@@ -52,6 +51,49 @@ pub(crate) fn folder(evaluation: &EvaluationId, number: u32) -> String {
     format!("{}/regrade-{number}", tidemill_archive::folder(evaluation))
 }
 
+/// What is stored of a regrade beside its rows.
+pub(crate) struct Stored {
+    pub(crate) state: ResultState,
+    graders: Vec<Value>,
+}
+
+impl Stored {
+    /// Reads what the n-th regrade of an evaluation left.
+    pub(crate) async fn read(context: &Context, evaluation: &EvaluationId, number: u32) -> anyhow::Result<Self> {
+        let folder = folder(evaluation, number);
+        let document = async |name: &str| -> anyhow::Result<Value> {
+            let bytes = context.store.get(&format!("{folder}/{name}")).await?;
+            Ok(serde_json::from_slice(&bytes)?)
+        };
+        let read = async {
+            let mut result = document("result.json").await?;
+            let mut provenance = document("provenance.json").await?;
+            Ok::<_, anyhow::Error>(Self {
+                state: serde_json::from_value(result["state"].take())?,
+                graders: serde_json::from_value(provenance["graders"].take())?,
+            })
+        };
+        let read = read.await;
+        read.with_context(|| format!("no regrade {number} of evaluation {evaluation} was finished"))
+    }
+
+    /// Gives a benchmark the grader, the reasoning and the metrics of the regrade.
+    pub(crate) fn grades(&self, benchmark: &mut Benchmark) {
+        let name = benchmark.name.as_str();
+        let Some(grader) = self.graders.iter().find(|grader| grader["benchmark"] == name) else {
+            return;
+        };
+        if let Ok(spec) = serde_json::from_value(grader["settings"].clone()) {
+            benchmark.grader = spec;
+        }
+        if let Ok(reasoning) = serde_json::from_value(grader["reasoning"].clone()) {
+            benchmark.reasoning = reasoning;
+        }
+        // Regrades of before do not say how their metrics are made.
+        benchmark.metrics = serde_json::from_value(grader["measured"].clone()).unwrap_or_default();
+    }
+}
+
 async fn regrade(context: &Context, args: &Regrade, overrides: &Overrides) -> anyhow::Result<Regraded> {
     let following = Following::open(context).await;
     let known = archive::find(&following, &args.evaluation)?;
@@ -65,12 +107,12 @@ async fn regrade(context: &Context, args: &Regrade, overrides: &Overrides) -> an
     }
     let manifest = context.store.manifest(&event.manifest).await?;
     let changed = Arc::new(overrides.apply(&manifest)?);
-    suit(context, event, &manifest, &changed).await?;
+    suit(context, event, &manifest, &changed, overrides).await?;
     let samples = Samples::open(context, event, &manifest).await?;
     let (number, folder) = claim(context, &args.evaluation).await?;
     let fold = Fold::new(&changed, context.store.columns(&changed).await?);
     let source = samples.folder().map(str::to_owned);
-    let grading = Grading::new(context, &changed);
+    let grading = Grading::new(context, &changed, overrides, args.failed);
     let mut work = Work::new(&grading, event, fold, &folder);
     let mut progress = Progress::begin(Layout::new(&event.evaluation, &manifest).samples(), args.json);
     work.take_all(&grading, samples, &mut progress).await?;
@@ -88,16 +130,27 @@ async fn regrade(context: &Context, args: &Regrade, overrides: &Overrides) -> an
         old,
         new,
     };
-    let provenance = provenance(event, &manifest, &changed, source, args.grader.as_deref());
+    let mut provenance = provenance(event, &manifest, &changed, source);
+    if let Some(file) = &args.grader {
+        provenance["grader_file"] = json!(file.display().to_string());
+        provenance["grader_file_text"] = json!(overrides.text());
+    }
+    provenance["judges"] = judges(context, &changed);
     work.store(context, &regraded, provenance).await?;
     Ok(regraded)
 }
 
 /// Refuses graders that can do nothing with the items as they are stored, before anything is written.
-async fn suit(context: &Context, event: &EvaluationEvent, old: &Manifest, new: &Manifest) -> anyhow::Result<()> {
+async fn suit(
+    context: &Context,
+    event: &EvaluationEvent,
+    old: &Manifest,
+    new: &Manifest,
+    overrides: &Overrides,
+) -> anyhow::Result<()> {
     let pairs = (0_u32..).zip(old.benchmarks.iter().zip(&new.benchmarks));
     for (ordinal, (old, benchmark)) in pairs {
-        if old.grader == benchmark.grader {
+        if old.grader == benchmark.grader && !overrides.asks_anew(benchmark) {
             continue;
         }
         for item in 0..benchmark.items {
@@ -109,7 +162,11 @@ async fn suit(context: &Context, event: &EvaluationEvent, old: &Manifest, new: &
             };
             let found = tidemill_archive::item(&context.store, new, &key).await?;
             let (_, item) = found.with_context(|| format!("{key} is not in the manifest"))?;
-            if let Some(reason) = tidemill_tasks::misfit(&benchmark.grader, &item) {
+            let unfit = match overrides.item(benchmark, &item) {
+                Ok(item) => tidemill_tasks::misfit(&benchmark.grader, &item),
+                Err(reason) => Some(reason),
+            };
+            if let Some(reason) = unfit {
                 bail!(
                     "benchmark {} cannot be graded so: item {:?} {reason}",
                     benchmark.name,
@@ -143,13 +200,7 @@ async fn claim(context: &Context, evaluation: &EvaluationId) -> anyhow::Result<(
     }
 }
 
-fn provenance(
-    event: &EvaluationEvent,
-    manifest: &Manifest,
-    changed: &Manifest,
-    source: Option<String>,
-    file: Option<&Path>,
-) -> Value {
+fn provenance(event: &EvaluationEvent, manifest: &Manifest, changed: &Manifest, source: Option<String>) -> Value {
     let graders = manifest.benchmarks.iter().zip(&changed.benchmarks);
     let graders = graders.map(|(old, new)| {
         json!({
@@ -159,6 +210,7 @@ fn provenance(
             "replaced": new.grader != old.grader,
             "reasoning": new.reasoning,
             "metrics": new.metrics.iter().map(|metric| &metric.name).collect::<Vec<_>>(),
+            "measured": new.metrics,
         })
     });
     json!({
@@ -171,8 +223,22 @@ fn provenance(
         "manifest": event.manifest,
         "versions": { "tidemill": env!("CARGO_PKG_VERSION") },
         "completions": source.unwrap_or_else(|| "the streams".to_owned()),
-        "grader_file": file.map(|path| path.display().to_string()),
+        "grader_file": Value::Null,
         "graders": graders.collect::<Vec<_>>(),
         "at": now(),
     })
+}
+
+/// The models that judge, by the names under which they are configured.
+fn judges(context: &Context, manifest: &Manifest) -> Value {
+    let named = manifest
+        .benchmarks
+        .iter()
+        .filter_map(|benchmark| match &benchmark.grader {
+            GraderSpec::Judge(spec) => Some(&spec.judge),
+            _ => None,
+        });
+    let configured = &context.config.grader.judge;
+    let models = named.map(|name| (name.clone(), json!(configured.get(name).map(|judge| &judge.model))));
+    Value::Object(models.collect())
 }

@@ -30,7 +30,7 @@ pub use live::Live;
 pub use purge::purge;
 pub use record::{Known, Record, Records, State, Stored};
 pub use restore::{completions, grade_again, restore};
-pub use retract::{is_fault_of_serving, retract_failures};
+pub use retract::{is_fault_of_grading, is_fault_of_serving, retract_failures, retract_grades};
 pub use row::{Completed, Graded, Row};
 pub use samples::{Sample, Samples};
 pub use writer::{Limits, Writer, Written};

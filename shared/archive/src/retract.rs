@@ -19,6 +19,27 @@ pub const fn is_fault_of_serving(outcome: Outcome) -> bool {
     matches!(outcome, Outcome::EngineError | Outcome::Empty)
 }
 
+/// Whether an outcome is a fault of what grades: graded again, the same answer may have another one.
+#[must_use]
+pub const fn is_fault_of_grading(outcome: Outcome) -> bool {
+    matches!(outcome, Outcome::GraderError | Outcome::Ungraded)
+}
+
+/// Takes back the grades of samples that a grader failed, and no completion, so that they are graded again without a request
+/// to an engine. `kept` are left as they are. The streams hold everything of the evaluation, which has ended. Returns how many.
+///
+/// Each is taken back up to where it was seen, as by [`retract_failures`].
+///
+/// # Errors
+/// [`Error::Broker`]; what was taken back before stays so, and the same again is right.
+pub async fn retract_grades(context: &Context, event: &EvaluationEvent, kept: &HashSet<ItemKey>) -> Result<u64, Error> {
+    let failed = failed(context, event, kept, is_fault_of_grading).await;
+    let taken = futures::stream::iter(failed)
+        .map(|(key, graded)| async move { take(context, declared::GRADE, subject::grade(&key), graded).await });
+    let taken: Vec<()> = taken.buffer_unordered(IN_FLIGHT).try_collect().await?;
+    Ok(taken.len() as u64)
+}
+
 /// Takes back the completions and grades of samples that an engine failed, so that they are asked for again, and no others.
 /// `kept` are left as they are. The streams hold everything of the evaluation, which has ended. Returns how many.
 ///
@@ -32,6 +53,19 @@ pub async fn retract_failures(
     event: &EvaluationEvent,
     kept: &HashSet<ItemKey>,
 ) -> Result<u64, Error> {
+    let failed = failed(context, event, kept, is_fault_of_serving).await;
+    let taken = futures::stream::iter(failed).map(|(key, graded)| retract(context, key, graded));
+    let taken: Vec<bool> = taken.buffer_unordered(IN_FLIGHT).try_collect().await?;
+    Ok(taken.into_iter().map(u64::from).sum())
+}
+
+/// The samples whose grades tell of such a failure, `kept` aside, and where in their stream those stand.
+async fn failed(
+    context: &Context,
+    event: &EvaluationEvent,
+    kept: &HashSet<ItemKey>,
+    is_failure: fn(Outcome) -> bool,
+) -> Vec<(ItemKey, u64)> {
     let filter = subject::grade_of_evaluation(&event.evaluation);
     let mut grades = Follow::open(context, declared::GRADE, filter, false, Start::LastPerSubject).await;
     let mut failed = Vec::new();
@@ -39,13 +73,11 @@ pub async fn retract_failures(
         let Ok(grade) = tidemill_codec::decode::<Grade>(&message.payload) else {
             continue;
         };
-        if is_fault_of_serving(grade.outcome) && !kept.contains(&grade.key) {
+        if is_failure(grade.outcome) && !kept.contains(&grade.key) {
             failed.push((grade.key, message.sequence));
         }
     }
-    let taken = futures::stream::iter(failed).map(|(key, graded)| retract(context, key, graded));
-    let taken: Vec<bool> = taken.buffer_unordered(IN_FLIGHT).try_collect().await?;
-    Ok(taken.into_iter().map(u64::from).sum())
+    failed
 }
 
 /// Takes back one completion with the grade that was seen at a place of its stream. False where there is an answer by now.
@@ -98,11 +130,12 @@ mod tests {
 
     #[test]
     fn what_the_model_or_the_suite_decided_is_not_taken_back() {
-        let taken: Vec<Outcome> = Outcome::ALL
-            .into_iter()
-            .filter(|outcome| is_fault_of_serving(*outcome))
-            .collect();
-        assert_eq!(taken, [Outcome::Empty, Outcome::EngineError]);
+        let taken = |is_taken: fn(Outcome) -> bool| {
+            let all = Outcome::ALL.into_iter();
+            all.filter(|outcome| is_taken(*outcome)).collect::<Vec<_>>()
+        };
+        assert_eq!(taken(is_fault_of_serving), [Outcome::Empty, Outcome::EngineError]);
+        assert_eq!(taken(is_fault_of_grading), [Outcome::GraderError, Outcome::Ungraded]);
         assert!(!may_answer_otherwise(b"of a newer version"));
     }
 }

@@ -113,7 +113,7 @@ impl Answered {
         let mut finding = Finding::new(super::NAME, self.extracted.as_deref().unwrap_or(answer), credit);
         finding.reason = reason;
         let measures = self.measures.into_iter();
-        finding.named = measures.map(|(name, value)| (name, Measured::Value(value))).collect();
+        finding.measures = measures.map(|(name, value)| (name, Measured::Value(value))).collect();
         Ok(Some(finding))
     }
 }

@@ -88,7 +88,7 @@ fn what_a_program_says_is_kept_and_what_it_could_not_judge_is_no_score() {
     let finding = said(r#""score":0.25,"extracted":"4","reason":"close","measures":{"length":7}"#);
     let finding = finding.unwrap().unwrap();
     assert_eq!((finding.credit, finding.extracted.as_str()), (Credit::Part(0.25), "4"));
-    assert_eq!((finding.reason.as_deref(), finding.named.len()), (Some("close"), 1));
+    assert_eq!((finding.reason.as_deref(), finding.measures.len()), (Some("close"), 1));
     assert_eq!(said(r#""outcome":"no_answer""#), Ok(None));
     assert_eq!(
         said(r#""outcome":"grader_error","reason":"no disk""#).unwrap_err(),

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::pace::{Admission, Bounds, Ended, Pace};
 use super::verdicts::Verdicts;
+use crate::error::AFTERWARDS;
 use crate::lanes::LaneName;
 use crate::{Error, Postponed};
 
@@ -76,8 +77,7 @@ impl Judges {
             Some(Ok(endpoint)) => Ok(endpoint),
             Some(Err(reason)) => Err(Error::Judge(format!("{name}: {reason}"))),
             None => Err(Error::Judge(format!(
-                "{name} is not configured: add [grader.judge.{name}] with url and model to the graders' configuration, \
-                 then regrade"
+                "{name} is not configured: add [grader.judge.{name}] with url and model to the graders' configuration"
             ))),
         }
     }
@@ -229,7 +229,7 @@ impl Endpoint {
             }
             if begun.elapsed() >= self.patience {
                 return Err(Stopped::NoVerdict(format!(
-                    "judge {} did not answer within {:?}: {}",
+                    "judge {} did not answer within {:?}: {}; {AFTERWARDS}",
                     self.name, self.patience, failure.why
                 )));
             }

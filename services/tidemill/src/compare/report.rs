@@ -1,24 +1,29 @@
 //! What a comparison says: pure, from two sides that were read.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
+use anyhow::bail;
 use serde::Serialize;
-use tidemill_domain::{EvaluationId, Group, GroupMean, RunId, Step};
+use tidemill_aggregator::{Both, difference_of_figures};
+use tidemill_domain::{EvaluationId, Group, GroupMean, Metric, RunId, Step};
 use tidemill_statistics::{
     Design, Difference, Discordant, Pair, Part, Resampling, Spread, difference, difference_by_bootstrap, holm,
-    macro_mean, micro_mean, normal_interval, normal_p, within_variance,
+    macro_mean, micro_mean, normal_interval, normal_p, student_interval, student_p, within_variance,
 };
 
-use crate::compare::side::{Scored, Scores, Side};
+use crate::compare::side::{Scored, Scores, Side, is_of_corpus};
 use crate::compare::unlike::Unlike;
 
-/// A comparison of two evaluations. Differences are the second's score minus the first's; scores are from 0 to 1.
+/// A comparison of two evaluations, or of regrades of them. Differences are the second's figure minus the first's; scores are
+/// from 0 to 1, metrics as results have them.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     /// Version of this shape; 1.
     pub(crate) schema: u32,
     pub(crate) first: Compared,
     pub(crate) second: Compared,
+    /// The metric that is compared; `None` for the score.
+    pub(crate) metric: Option<String>,
     /// Settings that the two do not share, which were allowed.
     pub(crate) allowed: Vec<Unlike>,
     pub(crate) benchmarks: Vec<Row>,
@@ -27,9 +32,11 @@ pub(crate) struct Report {
     pub(crate) only_in_first: Vec<String>,
     /// Benchmarks that the first does not have.
     pub(crate) only_in_second: Vec<String>,
+    /// Benchmarks of both that do not have the metric on both sides.
+    pub(crate) without_metric: Vec<String>,
     /// The largest drop that is accepted, where one was given.
     pub(crate) max_drop: Option<f64>,
-    /// Benchmarks and groups that dropped by more.
+    /// Benchmarks and groups that are worse by more.
     pub(crate) dropped: Vec<String>,
 }
 
@@ -37,6 +44,8 @@ pub(crate) struct Report {
 #[derive(Debug, Serialize)]
 pub(crate) struct Compared {
     pub(crate) evaluation: EvaluationId,
+    /// Whose grades they are; `None` for the first ones.
+    pub(crate) regrade: Option<u32>,
     pub(crate) run: RunId,
     pub(crate) step: Step,
     pub(crate) state: &'static str,
@@ -46,6 +55,10 @@ pub(crate) struct Compared {
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Row {
     pub(crate) benchmark: String,
+    /// False where a smaller figure is the better one, as of perplexity.
+    pub(crate) higher_is_better: bool,
+    /// The figure is made of what adds up over all items, so no item is won or lost.
+    pub(crate) of_corpus: bool,
     /// Items that were compared: both have a score of them.
     pub(crate) items: u64,
     pub(crate) first: Half,
@@ -55,9 +68,10 @@ pub(crate) struct Row {
     pub(crate) degrees_of_freedom: Option<f64>,
     /// 95 %, by Student's distribution from the differences of items, or of clusters.
     pub(crate) interval: Option<[f64; 2]>,
-    /// 95 %, by resampling items, or clusters.
+    /// 95 %, by resampling items, or clusters, of both sides together.
     pub(crate) bootstrap_interval: Option<[f64; 2]>,
-    /// Of no difference: by McNemar's test where every item is right or wrong and independent, else by the paired t-test.
+    /// Of no difference: by McNemar's test where every item is right or wrong and independent, else by the paired t-test, or by
+    /// the jackknife's error of a figure of the whole corpus.
     pub(crate) p: Option<f64>,
     pub(crate) test: Option<&'static str>,
     /// `p` corrected for all benchmarks of this comparison.
@@ -125,6 +139,7 @@ pub(crate) struct Named {
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct GroupRow {
     pub(crate) group: String,
+    pub(crate) higher_is_better: bool,
     /// Over benchmarks, or over the items of all.
     pub(crate) mean: &'static str,
     pub(crate) benchmarks: Vec<String>,
@@ -139,35 +154,77 @@ pub(crate) struct GroupRow {
 /// Ids that are named of each kind.
 const NAMED: usize = 100;
 
-/// Compares what both have.
-pub(crate) fn compare(first: &Side, second: &Side, allowed: Vec<Unlike>, max_drop: Option<f64>) -> Report {
-    let mut benchmarks: Vec<Row> = first
-        .benchmarks
-        .iter()
-        .filter_map(|one| Some(row(one, second.benchmarks.iter().find(|other| other.name == one.name)?)))
-        .collect();
+/// Refuses a metric that no benchmark has on both sides, and names those that there are.
+pub(crate) fn require(metric: &str, first: &Side, second: &Side) -> anyhow::Result<()> {
+    let is_there = |side: &Side, name: &str| {
+        let benchmark = side.benchmarks.iter().find(|benchmark| benchmark.name == name);
+        benchmark.is_some_and(|benchmark| benchmark.metric.is_some())
+    };
+    let mut benchmarks = first.benchmarks.iter();
+    if benchmarks.any(|one| one.metric.is_some() && is_there(second, &one.name)) {
+        return Ok(());
+    }
+    let of = |side: &Side| {
+        let metrics = side.benchmarks.iter().flat_map(|benchmark| &benchmark.metrics);
+        metrics.map(|metric| metric.name.clone()).collect::<BTreeSet<String>>()
+    };
+    let known: Vec<String> = of(first).intersection(&of(second)).cloned().collect();
+    if known.is_empty() {
+        bail!(
+            "no benchmark has metric {metric} on both sides, nor any other; without --metric their scores are compared"
+        );
+    }
+    bail!(
+        "no benchmark has metric {metric} on both sides; there are {}",
+        known.join(", ")
+    )
+}
+
+/// Compares what both have: their scores, or the metric of this name.
+pub(crate) fn compare(
+    first: &Side,
+    second: &Side,
+    metric: Option<&str>,
+    allowed: Vec<Unlike>,
+    max_drop: Option<f64>,
+) -> Report {
+    let (mut benchmarks, mut without_metric) = (Vec::new(), Vec::new());
+    for one in &first.benchmarks {
+        let Some(other) = second.benchmarks.iter().find(|other| other.name == one.name) else {
+            continue;
+        };
+        match (metric, &one.metric, &other.metric) {
+            (None, ..) => benchmarks.push(row(one, other, true)),
+            (Some(_), Some((_, metric)), Some(_)) if is_of_corpus(metric) => {
+                benchmarks.push(corpus_row(metric, one, other));
+            }
+            (Some(_), Some((_, metric)), Some(_)) => benchmarks.push(row(one, other, metric.higher_is_better)),
+            _ => without_metric.push(one.name.clone()),
+        }
+    }
     let p_values: Vec<Option<f64>> = benchmarks.iter().map(|row| row.p).collect();
     for (row, adjusted) in benchmarks.iter_mut().zip(holm(&p_values)) {
         row.p_holm = adjusted;
     }
-    let groups = groups(first, second, &benchmarks);
-    let has_dropped = |difference: Option<f64>| {
-        max_drop
-            .zip(difference)
-            .is_some_and(|(most, difference)| -difference > most)
+    let groups = groups(first, second, metric, &benchmarks);
+    let has_dropped = |difference: Option<f64>, higher_is_better: bool| {
+        let worse = difference.map(|difference| if higher_is_better { -difference } else { difference });
+        max_drop.zip(worse).is_some_and(|(most, worse)| worse > most)
     };
     let of_benchmarks = benchmarks
         .iter()
-        .filter(|row| has_dropped(row.difference))
+        .filter(|row| has_dropped(row.difference, row.higher_is_better))
         .map(|row| row.benchmark.clone());
     let of_groups = groups
         .iter()
-        .filter(|row| has_dropped(row.difference))
+        .filter(|row| has_dropped(row.difference, row.higher_is_better))
         .map(|row| row.group.clone());
     Report {
         schema: 1,
         first: compared(first),
         second: compared(second),
+        metric: metric.map(str::to_owned),
+        without_metric,
         allowed,
         dropped: of_benchmarks.chain(of_groups).collect(),
         groups,
@@ -181,6 +238,7 @@ pub(crate) fn compare(first: &Side, second: &Side, allowed: Vec<Unlike>, max_dro
 fn compared(side: &Side) -> Compared {
     Compared {
         evaluation: side.evaluation.clone(),
+        regrade: side.regrade,
         run: side.run.clone(),
         step: side.step,
         state: side.state.label(),
@@ -193,20 +251,34 @@ fn missing_in(side: &Side, other: &Side) -> Vec<String> {
     names.filter(|name| !is_there(name)).collect()
 }
 
-fn row(first: &Scored, second: &Scored) -> Row {
-    let common: Vec<(&String, &Scores, &Scores)> = first
-        .items
-        .iter()
+type Common<'a> = Vec<(&'a String, &'a Scores, &'a Scores)>;
+
+fn common<'a>(first: &'a Scored, second: &'a Scored) -> Common<'a> {
+    let items = first.items.iter();
+    items
         .filter_map(|(id, one)| Some((id, one, second.items.get(id)?)))
-        .collect();
+        .collect()
+}
+
+fn row(first: &Scored, second: &Scored, higher_is_better: bool) -> Row {
+    let common = common(first, second);
     let pairs = pairs(&common);
-    let found = difference(&pairs);
+    let found = difference(&pairs).map(|found| match higher_is_better {
+        true => found,
+        false => Difference {
+            wins: found.losses,
+            losses: found.wins,
+            ..found
+        },
+    });
     let standard_error = found.and_then(|found| found.standard_error);
     let is_binary = first.samples == 1 && second.samples == 1 && pairs.iter().all(is_right_or_wrong);
     let discordant = (is_binary && !pairs.is_empty()).then(|| discordant(&pairs));
     let (p, test) = p(found.as_ref(), discordant, &pairs);
     Row {
         benchmark: first.name.clone(),
+        higher_is_better,
+        of_corpus: false,
         items: pairs.len() as u64,
         first: half(
             first.samples,
@@ -239,19 +311,64 @@ fn row(first: &Scored, second: &Scored) -> Row {
         }),
         minimum_detectable: standard_error.map(|error| Design::default().detectable(error)),
         noise: noise(&pairs, &common),
-        only_in_first: Named::of(first.items.keys().filter(|id| !second.items.contains_key(*id))),
-        only_in_second: Named::of(second.items.keys().filter(|id| !first.items.contains_key(*id))),
-        without_score: Named::of(
-            common
-                .iter()
-                .filter(|(_, one, other)| !both(one, other))
-                .map(|(id, ..)| *id),
-        ),
+        only_in_first: Named::only_in(first, second),
+        only_in_second: Named::only_in(second, first),
+        without_score: Named::unknown(&common),
     }
 }
 
-fn both(one: &Scores, other: &Scores) -> bool {
-    one.scored > 0 && other.scored > 0
+/// A figure of each whole corpus, over the items that both have.
+fn corpus_row(metric: &Metric, first: &Scored, second: &Scored) -> Row {
+    let common = common(first, second);
+    let mut clusters: HashMap<&str, u32> = HashMap::new();
+    let mut items = Vec::with_capacity(common.len());
+    for (_, one, other) in &common {
+        if let (Some(first), Some(second)) = (&one.added, &other.added) {
+            let next = clusters.len() as u32;
+            let cluster = one.cluster.as_deref().map(|name| *clusters.entry(name).or_insert(next));
+            items.push(Both { first, second, cluster });
+        }
+    }
+    let found = difference_of_figures(metric, &items);
+    let error = found.and_then(|found| found.standard_error);
+    let p = found.zip(error).and_then(|(found, error)| match error > 0.0 {
+        true => student_p(found.difference / error, found.degrees_of_freedom),
+        false => (found.difference == 0.0).then_some(1.0),
+    });
+    let interval = found
+        .zip(error)
+        .and_then(|(found, error)| student_interval(found.difference, error, found.degrees_of_freedom));
+    Row {
+        benchmark: first.name.clone(),
+        higher_is_better: metric.higher_is_better,
+        of_corpus: true,
+        items: items.len() as u64,
+        first: Half {
+            mean: found.map(|found| found.first),
+            ..half(first.samples, &[], |_| 0.0, common.iter().map(|(_, one, _)| *one))
+        },
+        second: Half {
+            mean: found.map(|found| found.second),
+            ..half(second.samples, &[], |_| 0.0, common.iter().map(|(_, _, other)| *other))
+        },
+        difference: found.map(|found| found.difference),
+        standard_error: error,
+        degrees_of_freedom: found.map(|found| found.degrees_of_freedom),
+        interval,
+        bootstrap_interval: found.and_then(|found| found.interval).map(|(interval, _)| interval),
+        p,
+        test: p.map(|_| "jackknife_t"),
+        p_holm: None,
+        wins: 0,
+        losses: 0,
+        ties: 0,
+        mcnemar: None,
+        minimum_detectable: error.map(|error| Design::default().detectable(error)),
+        noise: None,
+        only_in_first: Named::only_in(first, second),
+        only_in_second: Named::only_in(second, first),
+        without_score: Named::unknown(&common),
+    }
 }
 
 fn pairs(common: &[(&String, &Scores, &Scores)]) -> Vec<Pair> {
@@ -367,6 +484,18 @@ fn noise(pairs: &[Pair], common: &[(&String, &Scores, &Scores)]) -> Option<Noise
 }
 
 impl Named {
+    fn only_in(side: &Scored, other: &Scored) -> Self {
+        Self::of(side.items.keys().filter(|id| !other.items.contains_key(*id)))
+    }
+
+    /// Items of which a side has no figure.
+    fn unknown(common: &[(&String, &Scores, &Scores)]) -> Self {
+        let unknown = common
+            .iter()
+            .filter(|(_, one, other)| !one.is_known() || !other.is_known());
+        Self::of(unknown.map(|(id, ..)| *id))
+    }
+
     fn of<'a>(ids: impl Iterator<Item = &'a String>) -> Self {
         let mut named = Self::default();
         for id in ids {
@@ -379,8 +508,8 @@ impl Named {
     }
 }
 
-/// Groups of scores that both define alike, of which every benchmark was compared.
-fn groups(first: &Side, second: &Side, rows: &[Row]) -> Vec<GroupRow> {
+/// Groups of what is compared that both define alike, of which every benchmark was compared.
+fn groups(first: &Side, second: &Side, metric: Option<&str>, rows: &[Row]) -> Vec<GroupRow> {
     let defined = |side: &Side, group: &Group| -> Vec<(String, u64)> {
         let members = group.members.iter().filter_map(|member| {
             let benchmark = side.benchmarks.get(member.benchmark as usize)?;
@@ -391,11 +520,12 @@ fn groups(first: &Side, second: &Side, rows: &[Row]) -> Vec<GroupRow> {
     let alike = first
         .groups
         .iter()
-        .filter(|group| group.metric.is_none())
+        .filter(|group| group.metric.as_deref() == metric)
         .filter_map(|group| {
             let members = defined(first, group);
             let other = second.groups.iter().find(|other| other.name == group.name)?;
-            let is_alike = other.metric.is_none() && other.mean == group.mean && defined(second, other) == members;
+            let is_alike =
+                other.metric == group.metric && other.mean == group.mean && defined(second, other) == members;
             is_alike.then_some((group, members))
         });
     alike
@@ -418,8 +548,12 @@ fn group_row(group: &Group, members: &[(String, u64)], rows: &[Row]) -> Option<G
         GroupMean::Macro => ("macro", macro_mean(&parts)?),
         GroupMean::Micro => ("micro", micro_mean(&parts)?),
     };
+    let mut of_group = rows
+        .iter()
+        .filter(|row| members.iter().any(|(name, _)| *name == row.benchmark));
     Some(GroupRow {
         group: group.name.clone(),
+        higher_is_better: of_group.all(|row| row.higher_is_better),
         mean: label,
         benchmarks: members.iter().map(|(name, _)| name.clone()).collect(),
         difference: Some(mean),

@@ -1,7 +1,8 @@
-use tidemill_domain::{Digest, Member, ResultState};
+use tidemill_aggregator::Contribution;
+use tidemill_domain::{Aggregation, Digest, Member, MetricSource, ResultState};
 
 use super::*;
-use crate::compare::side::{Name, Print, Settings};
+use crate::compare::side::{Name, Operand, Print, Settings};
 use crate::compare::unlike::{self, unlike};
 
 /// An item with samples of these scores.
@@ -24,6 +25,7 @@ fn benchmark(name: &str, items: Vec<(String, Scores)>) -> Scored {
             ("grader-version", "exact@1".to_owned()),
         ]),
         items: items.into_iter().collect(),
+        ..Scored::default()
     }
 }
 
@@ -36,6 +38,7 @@ fn binary(name: &str, rights: &str) -> Scored {
 fn side(benchmarks: Vec<Scored>) -> Side {
     Side {
         evaluation: EvaluationId::from_digest(&Digest::of(b"side")),
+        regrade: None,
         run: RunId::try_new("run").unwrap(),
         step: Step(1),
         state: ResultState::Final,
@@ -46,7 +49,7 @@ fn side(benchmarks: Vec<Scored>) -> Side {
 }
 
 fn compared(first: Scored, second: Scored) -> Row {
-    let report = compare(&side(vec![first]), &side(vec![second]), Vec::new(), None);
+    let report = compare(&side(vec![first]), &side(vec![second]), None, Vec::new(), None);
     report.benchmarks.into_iter().next().unwrap()
 }
 
@@ -141,7 +144,7 @@ fn items_of_one_side_and_failed_ones_are_counted_and_named_and_not_compared() {
 fn p_is_corrected_for_all_benchmarks_and_a_drop_is_seen() {
     let first = side(vec![binary("a", "1111111100"), binary("b", "10"), binary("only", "1")]);
     let second = side(vec![binary("a", "0000000000"), binary("b", "10")]);
-    let report = compare(&first, &second, Vec::new(), Some(0.1));
+    let report = compare(&first, &second, None, Vec::new(), Some(0.1));
     let p: Vec<f64> = report.benchmarks.iter().map(|row| row.p.unwrap()).collect();
     assert_close(report.benchmarks[0].p_holm, 2.0 * p[0]);
     assert_eq!(report.benchmarks[1].p_holm, Some(1.0));
@@ -150,11 +153,11 @@ fn p_is_corrected_for_all_benchmarks_and_a_drop_is_seen() {
         (vec!["a".to_owned()], vec!["only".to_owned()])
     );
     assert!(
-        compare(&first, &second, Vec::new(), Some(0.8)).dropped.is_empty(),
+        compare(&first, &second, None, Vec::new(), Some(0.8)).dropped.is_empty(),
         "by as much as that"
     );
     assert!(
-        compare(&second, &first, Vec::new(), Some(0.1)).dropped.is_empty(),
+        compare(&second, &first, None, Vec::new(), Some(0.1)).dropped.is_empty(),
         "a gain"
     );
 }
@@ -178,7 +181,7 @@ fn groups_that_both_define_alike_are_compared() {
         ..side(vec![binary("a", rights[0]), binary("b", rights[1])])
     };
     let (first, second) = (with(["1100", "1100"], 1.0), with(["1110", "0000"], 1.0));
-    let report = compare(&first, &second, Vec::new(), Some(0.1));
+    let report = compare(&first, &second, None, Vec::new(), Some(0.1));
     let [row] = report.groups.as_slice() else {
         panic!("{:?}", report.groups)
     };
@@ -191,7 +194,7 @@ fn groups_that_both_define_alike_are_compared() {
     assert_close(row.standard_error, errors[0].hypot(errors[1]) / 2.0);
     assert_eq!(report.dropped, ["b", "all"]);
     let other = with(["1110", "0000"], 2.0);
-    assert!(compare(&first, &other, Vec::new(), None).groups.is_empty());
+    assert!(compare(&first, &other, None, Vec::new(), None).groups.is_empty());
 }
 
 #[test]
@@ -224,6 +227,10 @@ fn evaluations_are_named_by_id_or_by_run_and_step() {
     assert_eq!("llama@900".parse(), Ok(step("llama", 900)));
     assert_eq!("a@b@7".parse(), Ok(step("a@b", 7)));
     assert!(matches!("8af03198ea3b1495".parse(), Ok(Name::Id(_))));
+    let regraded = |name, regrade| Ok(Operand { name, regrade });
+    assert_eq!("llama@900/regrade-2".parse(), regraded(step("llama", 900), Some(2)));
+    assert_eq!("a/regrade-x@7".parse(), regraded(step("a/regrade-x", 7), None));
+    assert!("llama/regrade-1".parse::<Operand>().is_err());
     for wrong in ["llama", "llama@", "@7", "llama@last"] {
         assert!(wrong.parse::<Name>().is_err(), "{wrong}");
     }
@@ -242,6 +249,7 @@ fn the_table_names_what_is_not_to_be_overlooked() {
     let report = compare(
         &side(vec![first]),
         &side(vec![binary("b", "1100")]),
+        None,
         allowed,
         Some(0.01),
     );
@@ -255,4 +263,88 @@ fn the_table_names_what_is_not_to_be_overlooked() {
     ] {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }
+}
+
+fn metric(name: &str, aggregation: Aggregation, higher_is_better: bool) -> Metric {
+    Metric {
+        name: name.to_owned(),
+        source: MetricSource::Measure,
+        aggregation,
+        higher_is_better,
+    }
+}
+
+#[test]
+fn a_metric_is_compared_where_both_have_it_and_less_may_be_better() {
+    let length = metric("length", Aggregation::Mean, false);
+    let measured = |benchmark: Scored| Scored {
+        metric: Some((0, length.clone())),
+        metrics: vec![length.clone()],
+        ..benchmark
+    };
+    let first = side(vec![measured(binary("a", "1111")), binary("b", "11")]);
+    let second = side(vec![measured(binary("a", "0011")), measured(binary("b", "11"))]);
+    assert!(require("length", &first, &second).is_ok());
+    let without = || {
+        let mut benchmark = measured(binary("a", "1"));
+        benchmark.metric = None;
+        side(vec![benchmark])
+    };
+    let said = require("width", &without(), &without()).unwrap_err().to_string();
+    assert!(said.ends_with("there are length"), "{said}");
+    let report = compare(&first, &second, Some("length"), Vec::new(), Some(0.1));
+    let [row] = report.benchmarks.as_slice() else {
+        panic!("{:?}", report.benchmarks)
+    };
+    assert_close(row.difference, -0.5);
+    assert_eq!((row.wins, row.losses, row.higher_is_better), (2, 0, false));
+    assert!(report.dropped.is_empty(), "less is better");
+    assert_eq!(report.without_metric, ["b"]);
+    let report = compare(&second, &first, Some("length"), Vec::new(), Some(0.1));
+    assert_eq!(report.dropped, ["a"]);
+    let text = crate::compare::show::text(&report);
+    for part in [
+        "metric: length, of which less is better",
+        "+0.500 ±0.289",
+        "without this metric: b",
+    ] {
+        assert!(text.contains(part), "{part} is not in\n{text}");
+    }
+    let mut other = second;
+    other.benchmarks[0].metric.as_mut().unwrap().1.aggregation = Aggregation::Bleu;
+    let found = unlike(&first, &other);
+    assert_eq!(found.iter().map(|unlike| unlike.key).collect::<Vec<_>>(), ["metric"]);
+}
+
+/// By hand: e to the power of 1.5 and of 2.5.
+#[test]
+fn a_figure_of_the_whole_corpus_is_compared_as_one() {
+    let perplexity = metric("perplexity", Aggregation::Perplexity, false);
+    let of = |sums: &[f64]| {
+        let items = sums.iter().enumerate().map(|(index, sum)| {
+            let added = Some(Contribution::Sums(vec![-sum, 1.0]));
+            let scores = Scores {
+                added,
+                weight: 1.0,
+                ..Scores::default()
+            };
+            (format!("q{index}"), scores)
+        });
+        Scored {
+            metric: Some((0, perplexity.clone())),
+            ..benchmark("b", items.collect())
+        }
+    };
+    let mut second = of(&[2.0, 3.0, 9.0]);
+    second.items.get_mut("q2").unwrap().added = None;
+    let (first, second) = (side(vec![of(&[1.0, 2.0, 9.0])]), side(vec![second]));
+    let report = compare(&first, &second, Some("perplexity"), Vec::new(), Some(1.0));
+    let row = &report.benchmarks[0];
+    assert_close(row.first.mean, 1.5_f64.exp());
+    assert_close(row.difference, 2.5_f64.exp() - 1.5_f64.exp());
+    assert_eq!((row.items, row.of_corpus, row.test), (2, true, Some("jackknife_t")));
+    assert_eq!(row.without_score.items, ["q2"]);
+    assert_eq!(report.dropped, ["b"]);
+    let text = crate::compare::show::text(&report);
+    assert!(text.contains("4.482") && text.contains("12.182"), "{text}");
 }

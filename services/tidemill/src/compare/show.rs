@@ -4,10 +4,53 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
 use crate::compare::report::{Half, Named, Report, Row};
 
+/// How figures are written: scores as percent, metrics as they are.
+#[derive(Debug, Clone, Copy)]
+struct Unit {
+    scale: f64,
+    digits: usize,
+}
+
+impl Unit {
+    const fn of(report: &Report) -> Self {
+        match report.metric {
+            None => Self {
+                scale: 100.0,
+                digits: 1,
+            },
+            Some(_) => Self { scale: 1.0, digits: 3 },
+        }
+    }
+
+    fn plain(self, figure: Option<f64>) -> String {
+        let digits = self.digits;
+        figure.map_or("-".to_owned(), |figure| format!("{:.digits$}", self.scale * figure))
+    }
+
+    fn signed(self, figure: f64) -> String {
+        let digits = self.digits;
+        format!("{:+.digits$}", self.scale * figure)
+    }
+
+    fn with_error(self, difference: Option<f64>, error: Option<f64>) -> String {
+        match (difference, error) {
+            (None, _) => "-".to_owned(),
+            (Some(difference), None) => self.signed(difference),
+            (Some(difference), error) => format!("{} ±{}", self.signed(difference), self.plain(error)),
+        }
+    }
+
+    fn interval(self, interval: Option<[f64; 2]>) -> String {
+        interval.map_or("-".to_owned(), |[low, high]| {
+            format!("{}..{}", self.signed(low), self.signed(high))
+        })
+    }
+}
+
 const HEADER: [&str; 12] = [
     "benchmark",
-    "first %",
-    "second %",
+    "first",
+    "second",
     "difference",
     "95 %",
     "p",
@@ -25,9 +68,13 @@ pub(crate) fn text(report: &Report) -> String {
     table
         .load_style(presets::ASCII_BORDERS_ONLY_CONDENSED)
         .set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_header(HEADER);
+    let unit = Unit::of(report);
+    table.set_header(HEADER.map(|name| match (name, &report.metric) {
+        ("first" | "second", None) => format!("{name} %"),
+        _ => name.to_owned(),
+    }));
     for row in &report.benchmarks {
-        table.add_row(cells(row));
+        table.add_row(cells(row, unit));
     }
     for group in &report.groups {
         let mut cells = vec![
@@ -35,11 +82,11 @@ pub(crate) fn text(report: &Report) -> String {
             String::new(),
             String::new(),
         ];
-        cells.push(points_with_error(group.difference, group.standard_error));
-        cells.push(interval(group.interval));
+        cells.push(unit.with_error(group.difference, group.standard_error));
+        cells.push(unit.interval(group.interval));
         cells.push(probability(group.p));
         cells.extend([String::new(), String::new(), String::new()]);
-        cells.push(points(group.minimum_detectable));
+        cells.push(unit.plain(group.minimum_detectable));
         cells.extend([String::new(), String::new()]);
         table.add_row(cells);
     }
@@ -49,16 +96,27 @@ pub(crate) fn text(report: &Report) -> String {
         }
     }
     let named = |side: &crate::compare::report::Compared| {
+        let regrade = side.regrade.map(|number| format!(", regrade {number}"));
         format!(
-            "{} step {}, evaluation {} ({})",
-            side.run, side.step, side.evaluation, side.state
+            "{} step {}, evaluation {}{} ({})",
+            side.run,
+            side.step,
+            side.evaluation,
+            regrade.unwrap_or_default(),
+            side.state
         )
     };
-    let mut text = format!(
-        "first:  {}\nsecond: {}\n{table}",
-        named(&report.first),
-        named(&report.second)
-    );
+    let mut text = format!("first:  {}\nsecond: {}\n", named(&report.first), named(&report.second));
+    if let Some(metric) = &report.metric {
+        let is_smaller_better = report.benchmarks.iter().any(|row| !row.higher_is_better);
+        let hint = if is_smaller_better {
+            ", of which less is better"
+        } else {
+            ""
+        };
+        text.push_str(&format!("metric: {metric}{hint}\n"));
+    }
+    text.push_str(&table.to_string());
     for note in notes(report) {
         text.push('\n');
         text.push_str(&note);
@@ -66,20 +124,27 @@ pub(crate) fn text(report: &Report) -> String {
     text
 }
 
-fn cells(row: &Row) -> Vec<String> {
-    let half = |half: &Half| half.mean.map_or("-".to_owned(), |mean| format!("{:.1}", 100.0 * mean));
+fn cells(row: &Row, unit: Unit) -> Vec<String> {
+    let half = |half: &Half| unit.plain(half.mean);
+    let [won, discordant] = match row.of_corpus {
+        true => ["-", "-"].map(str::to_owned),
+        false => [
+            format!("{}/{}/{}", row.wins, row.losses, row.ties),
+            (row.wins + row.losses).to_string(),
+        ],
+    };
     let left_out = row.only_in_first.count + row.only_in_second.count + row.without_score.count;
     vec![
         row.benchmark.clone(),
         half(&row.first),
         half(&row.second),
-        points_with_error(row.difference, row.standard_error),
-        interval(row.interval),
+        unit.with_error(row.difference, row.standard_error),
+        unit.interval(row.interval),
         probability(row.p),
         probability(row.p_holm),
-        format!("{}/{}/{}", row.wins, row.losses, row.ties),
-        (row.wins + row.losses).to_string(),
-        points(row.minimum_detectable),
+        won,
+        discordant,
+        unit.plain(row.minimum_detectable),
         row.items.to_string(),
         left_out.to_string(),
     ]
@@ -98,7 +163,7 @@ fn notes(report: &Report) -> Vec<String> {
         let kinds = [
             ("only in the first", &row.only_in_first),
             ("only in the second", &row.only_in_second),
-            ("without a score on either side", &row.without_score),
+            ("without a figure on either side", &row.without_score),
         ];
         for (kind, named) in kinds.into_iter().filter(|(_, named)| named.count > 0) {
             notes.push(format!(
@@ -122,15 +187,18 @@ fn notes(report: &Report) -> Vec<String> {
             notes.push(format!("benchmarks only in the {side}: {}", names.join(", ")));
         }
     }
+    if !report.without_metric.is_empty() {
+        notes.push(format!("without this metric: {}", report.without_metric.join(", ")));
+    }
     if let Some(most) = report.max_drop {
+        let most = match report.metric {
+            None => format!("{:.1} points", 100.0 * most),
+            Some(_) => most.to_string(),
+        };
         notes.push(if report.dropped.is_empty() {
-            format!("none dropped by more than {:.1} points", 100.0 * most)
+            format!("none dropped by more than {most}")
         } else {
-            format!(
-                "DROPPED by more than {:.1} points: {}",
-                100.0 * most,
-                report.dropped.join(", ")
-            )
+            format!("DROPPED by more than {most}: {}", report.dropped.join(", "))
         });
     }
     notes
@@ -143,24 +211,6 @@ fn ids(named: &Named) -> String {
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),
     }
-}
-
-fn points(share: Option<f64>) -> String {
-    share.map_or("-".to_owned(), |share| format!("{:.1}", 100.0 * share))
-}
-
-fn points_with_error(difference: Option<f64>, error: Option<f64>) -> String {
-    match (difference, error) {
-        (None, _) => "-".to_owned(),
-        (Some(difference), None) => format!("{:+.1}", 100.0 * difference),
-        (Some(difference), Some(error)) => format!("{:+.1} ±{:.1}", 100.0 * difference, 100.0 * error),
-    }
-}
-
-fn interval(interval: Option<[f64; 2]>) -> String {
-    interval.map_or("-".to_owned(), |[low, high]| {
-        format!("{:+.1}..{:+.1}", 100.0 * low, 100.0 * high)
-    })
 }
 
 fn probability(p: Option<f64>) -> String {

@@ -1,16 +1,45 @@
-//! What a comparison reads of one evaluation: a score an item, and the settings that both must share.
+//! What a comparison reads of one evaluation: a score, or what is added to a metric, an item; and the settings that both must
+//! share.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, bail};
-use tidemill_archive::Samples;
+use tidemill_aggregator::{Contribution, contribution};
+use tidemill_archive::{Sample, Samples};
 use tidemill_domain::{
-    Benchmark, Digest, EvaluationEvent, EvaluationId, Grade, Group, Item, Manifest, Outcome, ResultState, RunId,
-    Source, Step,
+    Aggregation, Benchmark, Digest, EvaluationEvent, EvaluationId, Grade, Group, Item, Manifest, Metric, MetricSource,
+    Outcome, ResultState, RunId, Source, Step,
 };
 use tidemill_service::Context;
 
+use crate::regrade::{self, Stored};
 use crate::view::{Following, Known};
+
+/// One side as a person names it: an evaluation, or what a regrade of it says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Operand {
+    pub(crate) name: Name,
+    /// The how-many-th regrade; `None` for the first grades.
+    pub(crate) regrade: Option<u32>,
+}
+
+/// What stands between an evaluation's name and the number of its regrade, as in the object store.
+const REGRADE: &str = "/regrade-";
+
+impl std::str::FromStr for Operand {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let numbered = text.rsplit_once(REGRADE);
+        let numbered = numbered.and_then(|(name, number)| Some((name, number.parse::<u32>().ok()?)));
+        let (name, regrade) = match numbered {
+            Some((name, number)) => (name, Some(number)),
+            None => (text, None),
+        };
+        let name = name.parse()?;
+        Ok(Self { name, regrade })
+    }
+}
 
 /// How a person names an evaluation: by its id, or by its run and step.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +56,10 @@ impl std::str::FromStr for Name {
     fn from_str(text: &str) -> Result<Self, String> {
         let Some((run, step)) = text.rsplit_once('@') else {
             return text.parse().map(Self::Id).map_err(|error| {
-                format!("{error}; an evaluation is named by its id or as RUN@STEP, as `tidemill results` shows them")
+                format!(
+                    "{error}; an evaluation is named by its id or as RUN@STEP, as `tidemill results` shows them, and a regrade \
+                     of it with /regrade-N behind that"
+                )
             });
         };
         let run = RunId::try_new(run).map_err(|error| error.to_string())?;
@@ -41,6 +73,8 @@ impl std::str::FromStr for Name {
 #[derive(Debug)]
 pub(crate) struct Side {
     pub(crate) evaluation: EvaluationId,
+    /// Whose grades they are; `None` for the first ones.
+    pub(crate) regrade: Option<u32>,
     pub(crate) run: RunId,
     pub(crate) step: Step,
     pub(crate) state: ResultState,
@@ -60,6 +94,10 @@ pub(crate) struct Scored {
     /// Samples an item.
     pub(crate) samples: u32,
     pub(crate) settings: Settings,
+    /// What it measures beside its score.
+    pub(crate) metrics: Vec<Metric>,
+    /// What is compared, with its ordinal: `None` for the score, or where it has no such metric.
+    pub(crate) metric: Option<(usize, Metric)>,
     /// By the item's id.
     pub(crate) items: BTreeMap<String, Scores>,
 }
@@ -79,6 +117,8 @@ pub(crate) struct Scores {
     pub(crate) missing: u32,
     /// Samples that were cut.
     pub(crate) truncated: u32,
+    /// What they add to a figure of the whole corpus, where that is compared.
+    pub(crate) added: Option<Contribution>,
     /// How much the item counts.
     pub(crate) weight: f64,
     pub(crate) cluster: Option<String>,
@@ -112,19 +152,82 @@ impl Scores {
         (self.squares - f64::from(self.scored) * mean * mean).max(0.0)
     }
 
-    fn push(&mut self, grade: Option<&Grade>) {
-        match grade {
-            None => self.failed += 1,
-            Some(grade) if !grade.outcome.is_scored() || !grade.score.is_finite() => self.failed += 1,
-            Some(grade) => {
-                let score = grade.score.clamp(0.0, 1.0);
-                self.scored += 1;
-                self.sum += score;
-                self.squares += score * score;
+    fn push(&mut self, value: f64) {
+        self.scored += 1;
+        self.sum += value;
+        self.squares += value * value;
+    }
+
+    /// Takes in the samples of the item, for the score or for a metric of its benchmark.
+    fn take(&mut self, samples: &[Read], metric: Option<&(usize, Metric)>) {
+        for sample in samples {
+            let grade = sample.grade();
+            let is_cut = grade.is_some_and(|grade| grade.truncated || grade.outcome == Outcome::Truncated);
+            self.truncated += u32::from(is_cut);
+            self.missing += u32::from(matches!(sample, Read::Missing));
+            // As for the aggregator, a grade that cannot be read is a fault of the grader.
+            let is_scored = grade.is_some_and(|grade| grade.outcome.is_scored() && grade.score.is_finite());
+            self.failed += u32::from(!is_scored && !matches!(sample, Read::Missing));
+        }
+        let scored = samples.iter().filter_map(Read::grade);
+        let scored = scored.filter(|grade| grade.outcome.is_scored() && grade.score.is_finite());
+        match metric {
+            None => scored.for_each(|grade| self.push(grade.score.clamp(0.0, 1.0))),
+            Some((ordinal, metric)) if is_mean_of_samples(metric) => {
+                let values = scored.filter_map(|grade| contribution(metric, *ordinal, &[Some(grade.clone())]));
+                values.for_each(|value| match value {
+                    Contribution::Figure(value) => self.push(value),
+                    Contribution::Sums(_) | Contribution::Labels(_) => {}
+                });
+            }
+            Some((ordinal, metric)) => {
+                let grades: Vec<Option<Grade>> = samples.iter().map(|sample| sample.grade().cloned()).collect();
+                match contribution(metric, *ordinal, &grades) {
+                    Some(Contribution::Figure(value)) => self.push(value),
+                    added => self.added = added,
+                }
             }
         }
-        let is_cut = grade.is_some_and(|grade| grade.truncated || grade.outcome == Outcome::Truncated);
-        self.truncated += u32::from(is_cut);
+    }
+
+    /// There is something to compare.
+    pub(crate) const fn is_known(&self) -> bool {
+        self.scored > 0 || self.added.is_some()
+    }
+}
+
+/// Every sample has a figure of its own, of which the metric is the mean.
+fn is_mean_of_samples(metric: &Metric) -> bool {
+    metric.source == MetricSource::Measure && metric.aggregation == Aggregation::Mean
+}
+
+/// It is made of what adds up over the items; no item has a figure of its own.
+pub(crate) fn is_of_corpus(metric: &Metric) -> bool {
+    metric.source == MetricSource::Measure && metric.aggregation != Aggregation::Mean
+}
+
+/// A sample's grade, as far as it can be read.
+#[derive(Debug)]
+enum Read {
+    Missing,
+    Unreadable,
+    Graded(Box<Grade>),
+}
+
+impl Read {
+    fn of(sample: &Sample) -> Self {
+        match (&sample.grade, sample.grade()) {
+            (None, _) => Self::Missing,
+            (Some(_), Ok(Some(grade))) => Self::Graded(Box::new(grade)),
+            (Some(_), _) => Self::Unreadable,
+        }
+    }
+
+    fn grade(&self) -> Option<&Grade> {
+        match self {
+            Self::Graded(grade) => Some(grade),
+            Self::Missing | Self::Unreadable => None,
+        }
     }
 }
 
@@ -150,13 +253,19 @@ pub(crate) fn find<'a>(following: &'a Following, name: &Name, suite: Option<&str
 }
 
 /// The one evaluation of each name that is of the same suite as the other's.
-pub(crate) fn pair<'a>(first: &[&'a Known], second: &[&'a Known]) -> anyhow::Result<(&'a Known, &'a Known)> {
+///
+/// An evaluation is paired with itself only where `may_be_one` says so: of two different gradings.
+pub(crate) fn pair<'a>(
+    first: &[&'a Known],
+    second: &[&'a Known],
+    may_be_one: bool,
+) -> anyhow::Result<(&'a Known, &'a Known)> {
     let mut pairs = Vec::new();
     for one in first {
         pairs.extend(
             second
                 .iter()
-                .filter(|other| same_suite(one, other))
+                .filter(|other| same_suite(one, other, may_be_one))
                 .map(|other| (*one, *other)),
         );
     }
@@ -181,43 +290,64 @@ pub(crate) fn pair<'a>(first: &[&'a Known], second: &[&'a Known]) -> anyhow::Res
     }
 }
 
-fn same_suite(one: &Known, other: &Known) -> bool {
-    one.event.suite.name == other.event.suite.name && one.event.evaluation != other.event.evaluation
+fn same_suite(one: &Known, other: &Known, may_be_one: bool) -> bool {
+    let is_one = one.event.evaluation == other.event.evaluation;
+    one.event.suite.name == other.event.suite.name && (may_be_one || !is_one)
 }
 
-/// Reads an evaluation's grades, from wherever they are.
-pub(crate) async fn read(context: &Context, known: &Known) -> anyhow::Result<Side> {
+/// Reads an evaluation's grades, or those of a regrade, from wherever they are: for the score, or for a metric by its name.
+pub(crate) async fn read(
+    context: &Context,
+    known: &Known,
+    regrade: Option<u32>,
+    metric: Option<&str>,
+) -> anyhow::Result<Side> {
     let event = &known.event;
     let manifest = context.store.manifest(&event.manifest).await?;
-    let mut samples = Samples::open(context, event, &manifest).await?;
-    let mut benchmarks: Vec<Scored> = manifest.benchmarks.iter().map(Scored::new).collect();
-    let mut graders = vec![BTreeSet::new(); benchmarks.len()];
+    let mut state = known.result().state;
+    let mut benchmarks = manifest.benchmarks.clone();
+    let mut samples = match regrade {
+        None => Samples::open(context, event, &manifest).await?,
+        Some(number) => {
+            let stored = Stored::read(context, &event.evaluation, number).await?;
+            state = stored.state;
+            benchmarks.iter_mut().for_each(|benchmark| stored.grades(benchmark));
+            let folder = regrade::folder(&event.evaluation, number);
+            Samples::of_folder(context, event, &manifest, &folder).await?
+        }
+    };
+    let mut scored: Vec<Scored> = benchmarks
+        .iter()
+        .map(|benchmark| Scored::new(benchmark, metric))
+        .collect();
+    let mut graders = vec![BTreeSet::new(); scored.len()];
+    let mut together: Vec<Read> = Vec::new();
     while let Some(sample) = samples.next().await? {
         let found = tidemill_archive::item(&context.store, &manifest, &sample.key).await?;
-        let (_, item) = found.with_context(|| format!("{} is not in the manifest", sample.key))?;
+        let (benchmark, item) = found.with_context(|| format!("{} is not in the manifest", sample.key))?;
         let index = sample.key.benchmark as usize;
-        let scores = benchmarks[index].scores(&item);
-        match (&sample.grade, sample.grade()) {
-            (None, _) => scores.missing += 1,
-            (Some(_), Ok(Some(grade))) => {
-                scores.push(Some(&grade));
-                graders[index].insert(grade.grader.clone());
-            }
-            // As for the aggregator, a grade that cannot be read is a fault of the grader.
-            (Some(_), _) => scores.push(None),
+        let read = Read::of(&sample);
+        graders[index].extend(read.grade().map(|grade| grade.grader.clone()));
+        together.push(read);
+        // Samples come in the manifest's order, so those of an item one after the other.
+        if sample.key.sample + 1 >= benchmark.settings.samples {
+            let of = scored[index].metric.clone();
+            scored[index].scores(&item).take(&together, of.as_ref());
+            together.clear();
         }
     }
-    for (benchmark, graders) in benchmarks.iter_mut().zip(graders) {
+    for (benchmark, graders) in scored.iter_mut().zip(graders) {
         let graders: Vec<String> = graders.into_iter().collect();
         benchmark.settings.insert("grader-version", graders.join(", "));
     }
     Ok(Side {
         evaluation: event.evaluation.clone(),
+        regrade,
         run: event.run.clone(),
         step: event.step,
-        state: known.result().state,
+        state,
         settings: of_evaluation(event, &manifest),
-        benchmarks,
+        benchmarks: scored,
         groups: manifest.groups.clone(),
     })
 }
@@ -235,7 +365,7 @@ fn of_evaluation(event: &EvaluationEvent, manifest: &Manifest) -> Settings {
 }
 
 impl Scored {
-    fn new(benchmark: &Benchmark) -> Self {
+    fn new(benchmark: &Benchmark, metric: Option<&str>) -> Self {
         let settings = &benchmark.settings;
         let penalties = benchmark.penalties;
         let mut facts = Settings::from([
@@ -258,10 +388,14 @@ impl Scored {
                 ),
             ]);
         }
+        let metrics = benchmark.metrics.iter().cloned().enumerate();
+        let wanted = metrics.filter(|(_, known)| metric == Some(known.name.as_str()));
         Self {
             name: benchmark.name.to_string(),
             samples: settings.samples,
             settings: facts,
+            metric: wanted.last(),
+            metrics: benchmark.metrics.clone(),
             items: BTreeMap::new(),
         }
     }

@@ -8,7 +8,7 @@ use tidemill_domain::ResultState;
 use crate::compare::side::{Scored, Settings, Side};
 
 /// Every key under which a difference is refused, with what it means.
-pub(crate) const KEYS: [(&str, &str); 13] = [
+pub(crate) const KEYS: [(&str, &str); 14] = [
     ("state", "an evaluation that has not ended, or is invalid"),
     ("suite", "name or version of the suite"),
     (
@@ -22,6 +22,10 @@ pub(crate) const KEYS: [(&str, &str); 13] = [
     ("reference", "targets, choices or material of the same item"),
     ("grader", "kind or options of the grader"),
     ("grader-version", "version of the grader that made the grades"),
+    (
+        "metric",
+        "how the metric that is compared is made of what samples add to it",
+    ),
     ("reasoning", "how reasoning is told from the answer"),
     ("max-tokens", "the cap on the answer"),
     ("temperature", "sampling temperature"),
@@ -70,6 +74,7 @@ pub(crate) fn unlike(first: &Side, second: &Side) -> Vec<Unlike> {
             continue;
         };
         found.extend(differing(&one.settings, &other.settings, Some(&one.name)));
+        found.extend(of_metric(one, other));
         found.extend(of_items("prompt", one, other, |scores| scores.prompt.0));
         found.extend(of_items("reference", one, other, |scores| scores.reference.0));
     }
@@ -89,6 +94,18 @@ fn differing(first: &Settings, second: &Settings, benchmark: Option<&str>) -> Ve
             second,
         })
         .collect()
+}
+
+/// The metric of one name that is not the same one.
+fn of_metric(first: &Scored, second: &Scored) -> Option<Unlike> {
+    let ((_, one), (_, other)) = first.metric.as_ref().zip(second.metric.as_ref())?;
+    let told = |metric: &tidemill_domain::Metric| format!("{:?} of {:?}", metric.aggregation, metric.source);
+    (one != other).then(|| Unlike {
+        key: "metric",
+        benchmark: Some(first.name.clone()),
+        first: told(one),
+        second: told(other),
+    })
 }
 
 /// Items that both have and that are not the same, as one difference.

@@ -23,7 +23,7 @@ pub(super) struct Regraded {
     pub(super) new: EvaluationResult,
     /// Samples that were graded again.
     pub(super) graded: u64,
-    /// Samples without a completion that can be read: they keep what they had.
+    /// Samples that keep what they had: without a completion that can be read, or not to be graded again.
     pub(super) kept: u64,
     pub(super) changed: usize,
     /// How often one outcome became another.

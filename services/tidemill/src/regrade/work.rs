@@ -12,6 +12,7 @@ use tidemill_domain::{EvaluationEvent, EvaluationResult, Grade, Manifest, Result
 use tidemill_grader::Regrading;
 use tidemill_service::Context;
 use tidemill_storage::StoredItem;
+use tidemill_tasks::Overrides;
 
 use super::progress::Progress;
 use super::report::{Change, Regraded, change};
@@ -21,6 +22,9 @@ pub(super) struct Grading<'a> {
     pub(super) context: &'a Context,
     /// As if the suite had said so.
     pub(super) manifest: &'a Arc<Manifest>,
+    overrides: &'a Overrides,
+    /// What has a verdict keeps it.
+    only_failed: bool,
     regrading: Regrading,
 }
 
@@ -32,10 +36,17 @@ struct Graded {
 }
 
 impl<'a> Grading<'a> {
-    pub(super) fn new(context: &'a Context, manifest: &'a Arc<Manifest>) -> Self {
+    pub(super) fn new(
+        context: &'a Context,
+        manifest: &'a Arc<Manifest>,
+        overrides: &'a Overrides,
+        only_failed: bool,
+    ) -> Self {
         Self {
             context,
             manifest,
+            overrides,
+            only_failed,
             regrading: Regrading::new(context, Arc::clone(manifest)),
         }
     }
@@ -55,10 +66,13 @@ impl<'a> Grading<'a> {
         let key = &sample.key;
         let undeclared = || format!("{key} is not in the manifest");
         let found = tidemill_archive::item(&self.context.store, self.manifest, key).await?;
-        let (_, item) = found.with_context(undeclared)?;
-        let grade = match sample.completion().ok().flatten() {
+        let (benchmark, item) = found.with_context(undeclared)?;
+        let is_wanted = !self.only_failed || !has_verdict(&sample);
+        let grade = match sample.completion().ok().flatten().filter(|_| is_wanted) {
             Some(completion) => {
-                let graded = self.regrading.grade(&item, &completion).await;
+                let asked = self.overrides.item(benchmark, &item);
+                let asked = asked.map_err(|reason| anyhow::anyhow!("grade {key}: {reason}"))?;
+                let graded = self.regrading.grade(&asked, &completion).await;
                 let graded = graded.map_err(|postponed| anyhow::anyhow!("grade {key}: {postponed}"))?;
                 Some(graded.with_context(undeclared)?)
             }
@@ -66,6 +80,12 @@ impl<'a> Grading<'a> {
         };
         Ok(Graded { sample, item, grade })
     }
+}
+
+/// It has a grade that can be read, of a grader that did its work.
+fn has_verdict(sample: &Sample) -> bool {
+    let grade = sample.grade().ok().flatten();
+    grade.is_some_and(|grade| !tidemill_archive::is_fault_of_grading(grade.outcome))
 }
 
 /// What came of it so far.
