@@ -92,6 +92,7 @@ fn graders() -> Vec<GraderTable> {
             ignore_case: true,
             ignore_punctuation: true,
             normalisers: vec![tidemill_domain::Normaliser::Articles],
+            unanswerable: true,
         },
         GraderTable::Regex {
             pattern: "x".to_owned(),
@@ -160,6 +161,7 @@ fn graders() -> Vec<GraderTable> {
         },
         GraderTable::F1 {
             words: tidemill_domain::Words::Drop,
+            unanswerable: false,
         },
         GraderTable::Rouge {
             measure: tidemill_domain::RougeMeasure::Two,
