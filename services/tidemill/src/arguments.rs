@@ -237,13 +237,19 @@ pub(crate) enum Format {
     Json,
     /// One line a benchmark, with its score.
     Csv,
+    /// One line a figure: scores, metrics, parts and groups; the column `row` says which.
+    CsvLong,
 }
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   tidemill results --run llama
-  tidemill results --format csv > results.csv")]
+  tidemill results --format csv > results.csv
+  tidemill results --format csv-long > figures.csv
+
+csv has one line a benchmark. csv-long has the same columns for every figure: a benchmark's score, its metrics, its parts, then
+the groups; filter or pivot by `row` (score, metric, subset, group), `metric`, `subset` and `group`.")]
 pub(crate) struct Results {
     /// Only this run
     #[arg(long)]
@@ -288,6 +294,8 @@ Examples:
   tidemill compare llama@800 llama@900
   tidemill compare 8af03198ea3b1495 51c2c5a9f0e77d1b --json
   tidemill compare base@0 llama@900 --suite smoke --allow engine --max-drop 0.01
+  tidemill compare llama@800 llama@900 --metric pass@8
+  tidemill compare llama@900 llama@900/regrade-1 --allow grader --allow grader-version
 
 Differences are the second's mean minus the first's, over the items that both have a score of; with --metric the second's
 figure minus the first's. /regrade-N behind an evaluation takes the grades of its N-th regrade. Evaluations that are not alike
@@ -295,8 +303,6 @@ are refused with what differs; --allow KEY compares them all the same, and the o
 figure. Exit codes: 0 done; 1 done, but something dropped by more than --max-drop; 2 could not be done.")]
 pub(crate) struct Compare {
     /// The first evaluation: its id as `results` shows it, or RUN@STEP; of a regrade with /regrade-N behind it
-  tidemill compare llama@800 llama@900 --metric pass@8
-  tidemill compare llama@900 llama@900/regrade-1 --allow grader --allow grader-version
     #[arg(value_name = "A")]
     pub(crate) first: Operand,
     /// The second
@@ -331,13 +337,13 @@ fn drop_of(text: &str) -> Result<f64, String> {
 #[command(after_help = "\
 Examples:
   tidemill regrade 8af03198ea3b1495
+  tidemill regrade 8af03198ea3b1495 --failed
   tidemill regrade 8af03198ea3b1495 --grader graders.toml --json
 
 The file holds graders as a suite does: [grader] for all benchmarks, or [[benchmark]] with name and [benchmark.grader].
 Beside them, reasoning and metrics, for all or for one. Without a file each benchmark's own grader grades again, as this
 version has it. No engine is asked, and the first grades stay.
 
-  tidemill regrade 8af03198ea3b1495 --failed
 Exit codes: 0 done; 1 done, but the new result is invalid; 2 could not be done.")]
 pub(crate) struct Regrade {
     /// The evaluation, as `results` shows it
