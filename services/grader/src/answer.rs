@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use tidemill_domain::{Digest, JudgeCost, Measured, Reasoning, Span};
+use tidemill_domain::{Digest, Item, JudgeCost, Measured, Reasoning, Span};
 
 /// The longest extraction a grade keeps, in bytes: a grade is a small message, whatever the model wrote.
 const MAX_EXTRACTED_BYTES: usize = 2_048;
@@ -237,6 +237,11 @@ fn marks<'t>(text: &'t str, open: &'t str, close: &'t str) -> impl Iterator<Item
         };
         Some((start, tag))
     })
+}
+
+/// The question has no answer, and whoever gives none is right. A suite says so by one empty target.
+pub(crate) fn is_unanswerable(item: &Item) -> bool {
+    matches!(item.targets.as_slice(), [only] if only.is_empty())
 }
 
 /// The text without white space and invisible direction marks at both ends.

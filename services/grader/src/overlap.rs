@@ -7,7 +7,7 @@ use tidemill_scoring::{
 };
 
 use crate::Error;
-use crate::answer::{Answer, Credit, Finding, shortened, trimmed};
+use crate::answer::{Answer, Credit, Finding, is_unanswerable, shortened, trimmed};
 use crate::family::Family;
 
 const WHOLE: &str = "whole-answer@1";
@@ -41,8 +41,10 @@ impl Family for F1 {
     }
 
     fn judge(&self, item: &Item, answer: &Answer<'_>) -> Result<Option<Finding>, Error> {
-        let Some(text) = comparable(item, answer)? else {
-            return Ok(None);
+        let text = match comparable(item, answer)? {
+            Some(text) => text,
+            None if is_unanswerable(item) => "",
+            None => return Ok(None),
         };
         let by = match self.0 {
             Words::Squad => Normalisation::Squad,
@@ -189,6 +191,21 @@ mod tests {
         let chrf = measured(&GraderSpec::Chrf { words: true }, &item(cat, &[]), " the cat");
         assert!(matches!(&chrf.measures[..], [Some(Measured::Counts(counts))] if counts.len() == 24));
         assert_eq!(chrf.span.map(|span| (span.start, span.end)), Some((1, 8)));
+    }
+
+    #[test]
+    fn a_question_without_an_answer_is_scored_as_squad_2_scores_it() {
+        let f1 = GraderSpec::F1 { words: Words::Squad };
+        let scored = |text: &str| {
+            let grade = measured(&f1, &item(&[""], &[]), text);
+            (grade.outcome.label(), grade.score, grade.measures)
+        };
+        let exact = |value| vec![Some(Measured::Value(value))];
+        for nothing in ["", " ", "The.", "<think>hm</think>\n"] {
+            assert_eq!(scored(nothing), ("graded", 1.0, exact(1.0)), "{nothing:?}");
+        }
+        assert_eq!(scored("Paris"), ("graded", 0.0, exact(0.0)));
+        assert_eq!(scored("<think>hm").0, "no_answer", "it was not given");
     }
 
     #[test]

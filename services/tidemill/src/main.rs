@@ -6,6 +6,7 @@ mod arguments;
 mod broker;
 mod cache;
 mod compare;
+mod csv;
 mod data_dir;
 mod dead;
 mod demo;

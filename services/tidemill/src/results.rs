@@ -7,7 +7,7 @@ use crate::exit::Done;
 use crate::held::Held;
 use crate::session::{self, Need, Session};
 use crate::view::Following;
-use crate::{output, table};
+use crate::{csv, output, table};
 
 pub(crate) fn run(args: Results) -> anyhow::Result<Done> {
     let config = session::configuration(&args.place, "warn")?;
@@ -33,7 +33,8 @@ pub(crate) fn run(args: Results) -> anyhow::Result<Done> {
         Format::Table if results.is_empty() => output::note("no results yet"),
         Format::Table => output::data(&table::results(&results))?,
         Format::Json => output::data(&serde_json::to_string_pretty(&results)?)?,
-        Format::Csv => output::data(&table::csv(&results))?,
+        Format::Csv => output::data(&csv::scores(&results))?,
+        Format::CsvLong => output::data(&csv::figures(&results))?,
     }
     Ok(Done::Valid)
 }

@@ -1,4 +1,4 @@
-//! Results as tables and CSV, for people and spreadsheets.
+//! Results as tables, for people.
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use tidemill_domain::{
@@ -319,92 +319,13 @@ fn state(result: &EvaluationResult) -> String {
     }
 }
 
-const CSV_HEADER: &str = "run,step,suite,version,benchmark,metric,mean,standard_error,low,high,items,samples,coverage,\
-correct,incorrect,graded,no_answer,truncated,refused,empty,context_overflow,engine_error,grader_error,ungraded,missing,\
-state,evaluation,team,checkpoint,requests,cached,cached_prompt_tokens,reusable_prompt_tokens,continued,\
-mean_excluding_truncated,mean_counting_cut_answers,truncated_correct,truncated_in_reasoning,truncated_in_reasoning_rate,replaced";
-
-/// One line a benchmark, with a header.
-pub(crate) fn csv(results: &[EvaluationResult]) -> String {
-    let mut text = CSV_HEADER.to_owned();
-    for result in results {
-        for benchmark in &result.benchmarks {
-            text.push('\n');
-            text.push_str(
-                &csv_row(result, benchmark)
-                    .iter()
-                    .map(|field| quoted(field))
-                    .collect::<Vec<_>>()
-                    .join(","),
-            );
-        }
-    }
-    text
-}
-
-fn csv_row(result: &EvaluationResult, benchmark: &BenchmarkResult) -> Vec<String> {
-    let count = |value: Option<u64>| value.map(|value| value.to_string()).unwrap_or_default();
-    let number = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
-    let outcomes = &benchmark.outcomes;
-    vec![
-        result.run.to_string(),
-        result.step.to_string(),
-        result.suite.name.to_string(),
-        result.suite.version.clone(),
-        benchmark.name.to_string(),
-        benchmark.metric.clone(),
-        number(benchmark.mean),
-        number(benchmark.standard_error),
-        number(benchmark.interval.map(|interval| interval[0])),
-        number(benchmark.interval.map(|interval| interval[1])),
-        benchmark.items.to_string(),
-        benchmark.samples.to_string(),
-        benchmark.coverage.to_string(),
-        outcomes.correct.to_string(),
-        outcomes.incorrect.to_string(),
-        outcomes.graded.to_string(),
-        outcomes.no_answer.to_string(),
-        outcomes.truncated.to_string(),
-        outcomes.refused.to_string(),
-        outcomes.empty.to_string(),
-        outcomes.context_overflow.to_string(),
-        outcomes.engine_error.to_string(),
-        outcomes.grader_error.to_string(),
-        outcomes.ungraded.to_string(),
-        outcomes.missing.to_string(),
-        result.state.label().to_owned(),
-        result.evaluation.to_string(),
-        result.team.to_string(),
-        result.checkpoint.to_string(),
-        benchmark.requests.to_string(),
-        benchmark.cached.to_string(),
-        count(benchmark.cached_prompt_tokens),
-        count(benchmark.reusable_prompt_tokens),
-        benchmark.continued.to_string(),
-        number(benchmark.mean_excluding_truncated),
-        number(benchmark.mean_counting_cut_answers),
-        benchmark.truncated_correct.to_string(),
-        benchmark.truncated_in_reasoning.to_string(),
-        benchmark.truncated_in_reasoning_rate.to_string(),
-        benchmark.replaced.to_string(),
-    ]
-}
-
-fn quoted(field: &str) -> String {
-    if field.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", field.replace('"', "\"\""))
-    } else {
-        field.to_owned()
-    }
-}
-
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use tidemill_domain::{BenchmarkName, OutcomeCounts};
 
     use super::*;
 
-    fn benchmark(scored: u64, samples: u64) -> BenchmarkResult {
+    pub(crate) fn benchmark(scored: u64, samples: u64) -> BenchmarkResult {
         BenchmarkResult {
             name: BenchmarkName::try_new("b").unwrap(),
             metric: "accuracy".to_owned(),
@@ -509,7 +430,7 @@ mod tests {
         assert_eq!(standing(&benchmark(4, 4)), "100.0");
     }
 
-    fn result(benchmark: BenchmarkResult) -> EvaluationResult {
+    pub(crate) fn result(benchmark: BenchmarkResult) -> EvaluationResult {
         serde_json::from_value(serde_json::json!({
             "schema": 1, "evaluation": "0".repeat(16), "state": "final", "run": "r", "step": 1, "team": "t",
             "checkpoint": tidemill_domain::Digest::of(b"c"), "suite": {"name": "s", "version": "1", "tier": "canary"},
@@ -519,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cut_and_replaced_is_shown_where_there_is_any_and_in_every_line_of_csv() {
+    fn what_was_cut_and_replaced_is_shown_where_there_is_any() {
         let cut = BenchmarkResult {
             outcomes: OutcomeCounts {
                 truncated: 2,
@@ -532,7 +453,7 @@ mod tests {
             replaced: 3,
             ..benchmark(8, 8)
         };
-        let text = results(&[result(cut.clone())]);
+        let text = results(&[result(cut)]);
         let (header, row) = (text.lines().nth(1).unwrap(), text.lines().nth(3).unwrap());
         for (name, value) in [
             ("in reasoning %", "12.5"),
@@ -547,18 +468,5 @@ mod tests {
         for name in ["in reasoning", "without cut", "cut counted", "replaced"] {
             assert!(!nothing.contains(name), "{nothing}");
         }
-        let csv = csv(&[result(cut)]);
-        assert!(
-            csv.lines().nth(1).unwrap().ends_with(",0.75,0.625,0,1,0.125,3"),
-            "{csv}"
-        );
-        let columns = |line: usize| csv.lines().nth(line).unwrap().split(',').count();
-        assert_eq!(columns(0), columns(1));
-    }
-
-    #[test]
-    fn csv_fields_are_quoted_where_needed() {
-        assert_eq!(quoted("a,\"b\""), "\"a,\"\"b\"\"\"");
-        assert_eq!(quoted("plain"), "plain");
     }
 }

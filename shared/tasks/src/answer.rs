@@ -3,7 +3,8 @@
 use minijinja::Value;
 use minijinja::value::ValueKind;
 use serde_json::Value as Json;
-use tidemill_domain::{GraderSpec, JsonCheck};
+use tidemill_domain::{GraderSpec, JsonCheck, Normaliser, Words};
+use tidemill_scoring::Normalisation;
 
 /// Letters name at most this many choices.
 const LETTERS: usize = 26;
@@ -11,7 +12,7 @@ const LETTERS: usize = 26;
 /// The reference side of an item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Answer {
-    /// Accepted answers, at least one.
+    /// Accepted answers, at least one. One empty text alone stands for a question that has no answer.
     pub(crate) targets: Vec<String>,
     /// The choices as written in the row.
     pub(crate) choices: Vec<String>,
@@ -21,8 +22,20 @@ pub(crate) struct Answer {
     pub(crate) ambiguity: Option<String>,
 }
 
-/// Settles a target and the choices, both as templates gave them.
-pub(crate) fn resolve(grader: &GraderSpec, target: &Value, choices: Vec<String>) -> Result<Answer, String> {
+/// Settles a target and the choices, both as templates gave them. Where rows may be `unanswerable`, an empty target says that
+/// one is.
+pub(crate) fn resolve(
+    grader: &GraderSpec,
+    target: &Value,
+    choices: Vec<String>,
+    unanswerable: bool,
+) -> Result<Answer, String> {
+    if is_empty_list(target) {
+        return match unanswerable {
+            true => Ok(Answer::plain(vec![String::new()])),
+            false => Err(format!("is an empty list{}", advice(grader))),
+        };
+    }
     let targets = elements(target)?;
     match grader {
         GraderSpec::Likelihood { .. } => likelihood(&targets, choices),
@@ -38,10 +51,11 @@ pub(crate) fn resolve(grader: &GraderSpec, target: &Value, choices: Vec<String>)
         | GraderSpec::ExactNormalised { .. }
         | GraderSpec::Regex { .. }
         | GraderSpec::RegexChain { .. }
-        | GraderSpec::Math { .. }
-        | GraderSpec::Code { .. }
-        | GraderSpec::Pipelines { .. } => Ok(Answer::plain(texts(&targets)?)),
-        GraderSpec::F1 { .. } | GraderSpec::Rouge { .. } | GraderSpec::Bleu { .. } | GraderSpec::Chrf { .. } => {
+        | GraderSpec::F1 { .. } => wanted(grader, &targets, unanswerable),
+        GraderSpec::Math { .. } | GraderSpec::Code { .. } | GraderSpec::Pipelines { .. } => {
+            Ok(Answer::plain(texts(&targets)?))
+        }
+        GraderSpec::Rouge { .. } | GraderSpec::Bleu { .. } | GraderSpec::Chrf { .. } => {
             let targets = texts(&targets)?;
             tidemill_scoring::comparable(&targets).map_err(|error| error.to_string())?;
             Ok(Answer::plain(targets))
@@ -256,6 +270,82 @@ fn elements(value: &Value) -> Result<Vec<Value>, String> {
     } else {
         Ok(elements)
     }
+}
+
+/// Targets that are compared once something is taken from them: something must be left.
+fn wanted(grader: &GraderSpec, targets: &[Value], unanswerable: bool) -> Result<Answer, String> {
+    let mut texts: Vec<String> = targets.iter().map(text).collect::<Result<_, _>>()?;
+    if unanswerable {
+        // As the script of SQuAD 2 does: what is empty beside an answer says nothing.
+        texts.retain(|text| !text.trim().is_empty());
+        if texts.is_empty() {
+            return Ok(Answer::plain(vec![String::new()]));
+        }
+    } else if texts.iter().any(|text| text.trim().is_empty()) {
+        return Err(format!("is empty, which no answer can equal{}", advice(grader)));
+    }
+    if matches!(grader, GraderSpec::F1 { .. }) {
+        tidemill_scoring::comparable(&texts).map_err(|error| error.to_string())?;
+    }
+    let vanishing = texts.iter().find(|text| vanishes(grader, text));
+    let is_any_left = texts.iter().any(|text| !vanishes(grader, text));
+    match vanishing {
+        Some(text) if is_any_left => {
+            let doubt =
+                format!("{text:?} is nothing once it is normalised, as every answer without content is; take it out");
+            Ok(Answer {
+                ambiguity: Some(doubt),
+                ..Answer::plain(texts)
+            })
+        }
+        Some(text) => Err(format!(
+            "{text:?} is nothing once it is normalised, so no answer could be told to equal it; compare without what takes it \
+             away, or leave the row out by filter"
+        )),
+        None => Ok(Answer::plain(texts)),
+    }
+}
+
+/// How a suite says that a question has no answer, where the grader can take that.
+const fn advice(grader: &GraderSpec) -> &'static str {
+    match grader {
+        GraderSpec::Exact { .. } | GraderSpec::ExactNormalised { .. } | GraderSpec::F1 { words: Words::Squad } => {
+            "; where it means that a question has no answer, say unanswerable = true in the grader"
+        }
+        _ => "",
+    }
+}
+
+/// Nothing of a text is left where this grader compares it. Told of what is certain: punctuation of ASCII and of the general
+/// block, and the articles.
+fn vanishes(grader: &GraderSpec, text: &str) -> bool {
+    let (punctuation, articles) = match grader {
+        GraderSpec::F1 { words } => {
+            let by = match words {
+                Words::Squad => Normalisation::Squad,
+                Words::Drop => Normalisation::Drop,
+            };
+            return tidemill_scoring::normalised(text, by).is_empty();
+        }
+        GraderSpec::Exact { ignore_punctuation, .. } => (*ignore_punctuation, false),
+        GraderSpec::ExactNormalised { normalisers } | GraderSpec::RegexChain { normalisers, .. } => (
+            normalisers.contains(&Normaliser::Punctuation),
+            normalisers.contains(&Normaliser::Articles),
+        ),
+        _ => (false, false),
+    };
+    let is_punctuation = |letter: char| {
+        letter.is_ascii_punctuation() || matches!(letter, '\u{2010}'..='\u{2027}' | '\u{2030}'..='\u{205e}')
+    };
+    let mut words = text.split_whitespace().map(|word| {
+        let kept = word.chars().filter(|letter| !(punctuation && is_punctuation(*letter)));
+        kept.collect::<String>().to_lowercase()
+    });
+    words.all(|word| word.is_empty() || articles && matches!(word.as_str(), "a" | "an" | "the"))
+}
+
+fn is_empty_list(value: &Value) -> bool {
+    is_list(value) && value.try_iter().is_ok_and(|mut elements| elements.next().is_none())
 }
 
 fn texts(targets: &[Value]) -> Result<Vec<String>, String> {

@@ -56,6 +56,8 @@ pub(crate) struct BenchmarkEntry {
     pub(crate) metrics: Vec<Metric>,
     pub(crate) grader: GraderSpec,
     pub(crate) material: Vec<Material>,
+    /// A row whose target is empty has no answer.
+    pub(crate) unanswerable: bool,
 }
 
 /// The templates of a prompt.
@@ -208,8 +210,9 @@ fn benchmark(text: &str, mut fields: Fields<'_, '_>) -> Option<BenchmarkEntry> {
     let weight = fields.optional::<String>("weight", |name| column(name));
     let filter = fields.optional("filter", |filter: &String| template::check_filter(filter));
     let limit = fields.optional("limit", |limit: &u64| at_least_one(*limit));
-    let (grader, material) =
-        grader(text, &mut fields).map_or((None, Vec::new()), |entry| (Some(entry.spec), entry.material));
+    let entry = grader(text, &mut fields);
+    let unanswerable = entry.as_ref().is_some_and(|entry| entry.unanswerable);
+    let (grader, material) = entry.map_or((None, Vec::new()), |entry| (Some(entry.spec), entry.material));
     let (settings, spare_samples) = settings(&mut fields, grader.as_ref());
     let penalties = penalties(&mut fields);
     let continuation = continuation(&mut fields, &penalties);
@@ -250,6 +253,7 @@ fn benchmark(text: &str, mut fields: Fields<'_, '_>) -> Option<BenchmarkEntry> {
         metrics,
         grader: grader?,
         material,
+        unanswerable,
     })
 }
 

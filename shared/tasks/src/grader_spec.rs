@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use serde::de::DeserializeOwned;
-use tidemill_domain::{AnswerPattern, GraderSpec, Normaliser};
+use tidemill_domain::{AnswerPattern, GraderSpec, Normaliser, Words};
 
 use crate::fields::{Fields, Located, any, nearest};
 use crate::suite::{NORMALISE, ROUGE, TAKE, TOKENISE, WORDS};
@@ -26,7 +26,7 @@ const AVAILABLE: [&str; 15] = [
     "json_schema",
     "command",
 ];
-const OPTIONS: [&str; 21] = [
+const OPTIONS: [&str; 22] = [
     "ignore_case",
     "ignore_punctuation",
     "pattern",
@@ -48,6 +48,7 @@ const OPTIONS: [&str; 21] = [
     "schema_file",
     "seconds",
     "material",
+    "unanswerable",
 ];
 
 /// A text that a grader needs of each row beside its target.
@@ -66,13 +67,21 @@ pub(crate) struct Material {
 pub(crate) struct GraderEntry {
     pub(crate) spec: GraderSpec,
     pub(crate) material: Vec<Material>,
+    /// A row whose target is empty has no answer, and is no mistake.
+    pub(crate) unanswerable: bool,
 }
 
 impl GraderEntry {
     const fn plain(spec: GraderSpec) -> Self {
+        Self::with(spec, Vec::new())
+    }
+
+    /// With what it needs of each row.
+    pub(crate) const fn with(spec: GraderSpec, material: Vec<Material>) -> Self {
         Self {
             spec,
-            material: Vec::new(),
+            material,
+            unanswerable: false,
         }
     }
 }
@@ -83,12 +92,12 @@ pub(crate) fn decode(mut fields: Fields<'_, '_>) -> Option<GraderEntry> {
     if kind == "code" {
         let decoded = code_spec::decode(&mut fields);
         finish(fields, &kind);
-        return decoded.map(|(spec, material)| GraderEntry { spec, material });
+        return decoded.map(|(spec, material)| GraderEntry::with(spec, material));
     }
     if kind == "judge" {
         let decoded = judge_spec::decode(&mut fields);
         finish(fields, &kind);
-        return decoded.map(|(spec, material)| GraderEntry { spec, material });
+        return decoded.map(|(spec, material)| GraderEntry::with(spec, material));
     }
     if matches!(kind.as_str(), "instructions" | "json_schema" | "command") {
         let decoded = match kind.as_str() {
@@ -130,8 +139,32 @@ pub(crate) fn decode(mut fields: Fields<'_, '_>) -> Option<GraderEntry> {
         }),
         _ => None,
     };
+    let unanswerable = matches!(kind.as_str(), "exact" | "f1") && unanswerable(&mut fields, spec.as_ref());
     finish(fields, &kind);
-    spec.map(GraderEntry::plain)
+    spec.map(|spec| GraderEntry {
+        unanswerable,
+        ..GraderEntry::plain(spec)
+    })
+}
+
+fn unanswerable(fields: &mut Fields<'_, '_>, spec: Option<&GraderSpec>) -> bool {
+    let is_said = flag(fields, "unanswerable");
+    let line = fields.line_of_field("unanswerable");
+    if is_said && fields.is_for_stored_items() {
+        fields.error(
+            "unanswerable",
+            line,
+            "is said by the suite: stored items keep their targets",
+        );
+    }
+    if is_said && matches!(spec, Some(GraderSpec::F1 { words: Words::Drop })) {
+        fields.error(
+            "unanswerable",
+            line,
+            "is for words = \"squad\": DROP has an answer to every question",
+        );
+    }
+    is_said
 }
 
 fn finish(fields: Fields<'_, '_>, kind: &str) {

@@ -31,6 +31,7 @@ pub(crate) fn instructions(fields: &mut Fields<'_, '_>) -> Option<GraderEntry> {
     is_whole.then(|| GraderEntry {
         spec: GraderSpec::Instructions { loose },
         material: given.into_iter().flatten().collect(),
+        unanswerable: false,
     })
 }
 
@@ -56,6 +57,7 @@ pub(crate) fn json_schema(fields: &mut Fields<'_, '_>) -> Option<GraderEntry> {
     is_whole.then_some(GraderEntry {
         spec: GraderSpec::JsonSchema { check, schema },
         material: material.into_iter().collect(),
+        unanswerable: false,
     })
 }
 
@@ -91,6 +93,7 @@ pub(crate) fn command(fields: &mut Fields<'_, '_>) -> Option<GraderEntry> {
             seconds,
         },
         material,
+        unanswerable: false,
     })
 }
 

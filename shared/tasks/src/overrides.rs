@@ -7,7 +7,7 @@ use std::path::Path;
 use minijinja::Value;
 use tidemill_domain::{
     Benchmark, CodeLanguage, GraderSpec, Item, JUDGE_PROMPT, JUDGE_REFERENCE, JsonCheck, JudgeSpec, Manifest, Metric,
-    Reasoning,
+    Reasoning, Words,
 };
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -296,6 +296,16 @@ pub fn misfit(grader: &GraderSpec, item: &Item) -> Option<String> {
             grader.kind()
         ));
     }
+    let may_be_empty = matches!(
+        grader,
+        GraderSpec::Exact { .. } | GraderSpec::ExactNormalised { .. } | GraderSpec::F1 { words: Words::Squad }
+    );
+    if is_by_target && !may_be_empty && item.targets.iter().all(String::is_empty) {
+        return Some(format!(
+            "has no answer, which grader kind {} cannot tell from a wrong one{advice}",
+            grader.kind()
+        ));
+    }
     if let Some(missing) = needed.iter().find(|name| item.material(name).is_none()) {
         let advice = match grader {
             GraderSpec::Judge(_) => "; add prompt to the grader: what the judge is asked",
@@ -490,6 +500,7 @@ mod tests {
             ("[[benchmark]]\nname = \"a\"\n", "changes nothing"),
             ("[benchmark]\n", "written [[benchmark]]"),
             ("[grader\n", "is not TOML"),
+            ("[grader]\nkind = \"f1\"\nunanswerable = true\n", "said by the suite"),
             ("grading = 1\n[grader]\nkind = \"exact\"\n", "grading"),
         ] {
             let said = read(text).unwrap_err();
@@ -573,6 +584,8 @@ mod tests {
             ("kind = \"exact\"", item("Paris", &[], &[]), None),
             ("kind = \"numeric\"", item("about 7", &[], &[]), None),
             ("kind = \"numeric\"", item("Paris", &[], &[]), Some("holds no number")),
+            ("kind = \"f1\"", item("", &[], &[]), None),
+            ("kind = \"rouge\"", item("", &[], &[]), Some("has no answer")),
             ("kind = \"choice\"", item("B", &["x", "y"], &[]), None),
             ("kind = \"choice\"", item("C", &["x", "y"], &[]), Some("no letter")),
             ("kind = \"choice\"", item("Paris", &[], &[]), Some("no letter")),

@@ -116,6 +116,7 @@ pub(crate) struct Templates<'e> {
     choices: Option<Template<'e>>,
     material: Vec<(&'e Material, Template<'e>)>,
     grader: &'e GraderSpec,
+    unanswerable: bool,
 }
 
 enum PromptTemplate<'e> {
@@ -169,6 +170,7 @@ impl<'e> Templates<'e> {
             choices,
             material,
             grader: &entry.grader,
+            unanswerable: entry.unanswerable,
         })
     }
 
@@ -247,7 +249,7 @@ impl<'e> Templates<'e> {
             None => Vec::new(),
         };
         let target = self.target.evaluate(row).map_err(Fault::of("target"))?;
-        answer::resolve(self.grader, &target, choices).map_err(Fault::of("target"))
+        answer::resolve(self.grader, &target, choices, self.unanswerable).map_err(Fault::of("target"))
     }
 }
 

@@ -387,6 +387,10 @@ pub enum GraderTable {
         #[schemars(default)]
         #[serde(skip_serializing_if = "Vec::is_empty")]
         normalisers: Vec<Normaliser>,
+        /// Rows may have no answer: an empty target, or an empty list, then says so, and an answer that says nothing is right.
+        /// Without it an empty target is a mistake. Default false.
+        #[schemars(default)]
+        unanswerable: bool,
     },
     /// A pattern finds the answer, which must equal a target.
     Regex {
@@ -528,6 +532,10 @@ pub enum GraderTable {
         /// How texts are made comparable: `squad` or `drop`. Default `squad`.
         #[schemars(default = "defaults::words", extend("enum" = ["squad", "drop"]), with = "String")]
         words: Words,
+        /// Rows may have no answer, as in SQuAD 2: an empty target, or an empty list, then says so, and an answer of which nothing
+        /// is left is right. Without it an empty target is a mistake. For words `squad` alone. Default false.
+        #[schemars(default)]
+        unanswerable: bool,
     },
     /// ROUGE against the best target.
     Rouge {

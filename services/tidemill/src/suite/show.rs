@@ -208,7 +208,11 @@ impl Shown<'_> {
         lines.push(format!("graded by {}, reasoning {}", self.grader(), self.reasoning()));
         lines.push(format!("  options: {}", options(&self.benchmark.grader)));
         let targets: Vec<String> = self.item.targets.iter().map(|target| format!("{target:?}")).collect();
-        lines.push(format!("  targets: {}", targets.join(" or ")));
+        let targets = match self.item.targets.as_slice() {
+            [only] if only.is_empty() => "none: whoever gives no answer is right".to_owned(),
+            _ => targets.join(" or "),
+        };
+        lines.push(format!("  targets: {targets}"));
         for (choice, number) in self.item.choices.iter().zip(0_u32..) {
             let mark = if self.item.correct_choice == Some(number) {
                 " (right)"

@@ -16,15 +16,62 @@ const EXACT: GraderSpec = GraderSpec::Exact {
 };
 
 fn settle(grader: &GraderSpec, target: serde_json::Value, choices: &[&str]) -> Result<Answer, String> {
+    resolved(grader, target, choices, false)
+}
+
+fn resolved(
+    grader: &GraderSpec,
+    target: serde_json::Value,
+    choices: &[&str],
+    unanswerable: bool,
+) -> Result<Answer, String> {
     let serde_json::Value::Object(columns) = json!({ "target": target }) else {
         panic!("an object");
     };
     let target = context(&columns).get_attr("target").unwrap();
-    resolve(
-        grader,
-        &target,
-        choices.iter().map(|choice| (*choice).to_owned()).collect(),
-    )
+    let choices = choices.iter().map(|choice| (*choice).to_owned()).collect();
+    resolve(grader, &target, choices, unanswerable)
+}
+
+const SQUAD: GraderSpec = GraderSpec::F1 { words: Words::Squad };
+
+#[test]
+fn an_empty_target_is_a_mistake_unless_questions_may_have_no_answer() {
+    for grader in [&SQUAD, &EXACT] {
+        for empty in [json!([]), json!(""), json!(["", " "])] {
+            let said = settle(grader, empty.clone(), &[]).unwrap_err();
+            assert!(said.contains("empty") && said.contains("unanswerable = true"), "{said}");
+            assert_eq!(resolved(grader, empty, &[], true).unwrap().targets, [""]);
+        }
+        let some = resolved(grader, json!(["", "Paris"]), &[], true).unwrap();
+        assert_eq!(some.targets, ["Paris"], "it has an answer");
+    }
+}
+
+#[test]
+fn a_target_of_which_nothing_is_left_is_refused_and_doubted_beside_others() {
+    let normalised = |normalisers: &[Normaliser]| GraderSpec::ExactNormalised {
+        normalisers: normalisers.to_vec(),
+    };
+    let both = normalised(&[Normaliser::Punctuation, Normaliser::Articles]);
+    let bare = GraderSpec::Exact {
+        ignore_case: false,
+        ignore_punctuation: true,
+    };
+    for (grader, target) in [(&SQUAD, "The"), (&SQUAD, "a ..."), (&both, "“The”"), (&bare, "?!")] {
+        let said = settle(grader, json!(target), &[]).unwrap_err();
+        assert!(said.contains("is nothing once it is normalised"), "{said}");
+        let doubted = settle(grader, json!([target, "The Who"]), &[]).unwrap();
+        assert_eq!(doubted.targets, [target, "The Who"], "what a suite means stays");
+        assert!(doubted.ambiguity.unwrap().contains("take it out"));
+        assert!(
+            resolved(grader, json!(target), &[], true).is_err(),
+            "a mistake there too"
+        );
+    }
+    for (grader, target) in [(&EXACT, "..."), (&bare, "the"), (&both, "them"), (&SQUAD, "…")] {
+        assert_eq!(settle(grader, json!(target), &[]).unwrap().ambiguity, None, "{target}");
+    }
 }
 
 fn correct(target: serde_json::Value, choices: &[&str]) -> Option<u32> {

@@ -124,6 +124,7 @@ fn graders() -> Vec<GraderTable> {
             ignore_case: true,
             ignore_punctuation: true,
             normalisers: vec![tidemill_domain::Normaliser::Articles],
+            unanswerable: true,
         },
         GraderTable::Regex {
             pattern: "x".to_owned(),
@@ -192,6 +193,7 @@ fn graders() -> Vec<GraderTable> {
         },
         GraderTable::F1 {
             words: tidemill_domain::Words::Drop,
+            unanswerable: false,
         },
         GraderTable::Rouge {
             measure: tidemill_domain::RougeMeasure::Two,
