@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tidemill_domain::{ChoiceScore, Digest, EvaluationId, ItemKey, Normalise, Served, Take};
+use tidemill_domain::{ChoiceScore, Digest, EvaluationId, ItemKey, MetricSource, Normalise, Served, Take};
 
 use super::*;
 use crate::answer::tests::item;

@@ -91,16 +91,17 @@ impl Wire for Completion {
 
 impl Wire for Grade {
     const SCHEMA: u16 = 3;
-    const VERSION: u16 = 3;
+    const VERSION: u16 = 4;
     const NAME: &'static str = "grade";
 
     fn append_previous(&self, body: &mut Vec<u8>) -> Option<Result<(), Error>> {
-        Some(binary::append(&v2::Grade::from(self), body))
+        Some(binary::append(self, body))
     }
 
     fn decode_version(version: u16, body: &[u8]) -> Result<Self, Error> {
         match version {
-            3 => binary::read(body),
+            // Version 3 is this one without votes.
+            4 | 3 => binary::read(body),
             2 => binary::read::<v2::Grade>(body).map(Self::from),
             1 => binary::read::<v1::Grade>(body).map(Self::from),
             _ => Err(unknown::<Self>(version)),
@@ -110,12 +111,13 @@ impl Wire for Grade {
 
 impl Wire for Manifest {
     const SCHEMA: u16 = 4;
-    const VERSION: u16 = 4;
+    const VERSION: u16 = 5;
     const NAME: &'static str = "manifest";
 
     fn decode_version(version: u16, body: &[u8]) -> Result<Self, Error> {
         match version {
-            4 => binary::read(body),
+            // Version 4 is this one without the filters and metrics of task files, and what samples vote for.
+            5 | 4 => binary::read(body),
             3 => binary::read::<v3::Manifest>(body).map(Self::from),
             2 => binary::read::<v2::Manifest>(body).map(|old| v3::Manifest::from(old).into()),
             _ => Err(unknown::<Self>(version)),

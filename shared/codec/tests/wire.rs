@@ -471,7 +471,7 @@ fn a_manifest_of_version_1_still_decodes() {
     assert_eq!(decode::<v1::Manifest>(&bytes).unwrap(), manifest_1());
     assert!(matches!(
         decode::<Manifest>(&bytes),
-        Err(Error::UnknownVersion { found: 1, known: 4, .. })
+        Err(Error::UnknownVersion { found: 1, known: 5, .. })
     ));
 }
 
@@ -480,7 +480,7 @@ fn released_versions_keep_their_bytes() {
     golden("manifest.v1.bin", &encode(&manifest_1()).unwrap());
     golden("manifest.v2.bin", &encode(&manifest_2()).unwrap());
     golden("manifest.v3.bin", &encode(&manifest_3()).unwrap());
-    golden("manifest.v4.bin", &encode(&manifest()).unwrap());
+    golden("manifest.v5.bin", &encode(&manifest_of_a_task()).unwrap());
     golden("block.v1.bin", &encode(&v1::Block { items: old_items() }).unwrap());
     golden("block.v2.bin", &encode(&Block { items: items() }).unwrap());
     golden("subsets.v1.bin", &encode(&subsets()).unwrap());
@@ -501,7 +501,7 @@ fn released_versions_keep_their_bytes() {
     golden("completion.v3.bin", &encode(&completion()).unwrap());
     golden("grade.v1.bin", &encode(&v1::Grade::from(&grade())).unwrap());
     golden("grade.v2.bin", &encode(&v2::Grade::from(&grade())).unwrap());
-    golden("grade.v3.bin", &encode(&grade()).unwrap());
+    golden("grade.v4.bin", &encode(&grade_of_a_vote()).unwrap());
     golden("parked.v1.bin", &encode(&parked()).unwrap());
     golden("outline.v1.bin", &encode(&outline()).unwrap());
     golden("lengths.v1.bin", &encode(&lengths()).unwrap());
@@ -639,21 +639,39 @@ fn what_is_known_of_lengths_reads_as_it_was_written() {
     assert_eq!(decode::<Spread>(&stored("spread.v1.bin")).unwrap(), spread());
 }
 
+/// What samples vote for came with version 4 of grades, and what is made of it with version 5 of manifests.
 #[test]
-fn votes_and_what_is_made_of_them_read_as_they_were_written() {
-    let grade = Grade {
-        measures: vec![Some(Measured::Vote {
-            answer: u64::MAX,
-            value: 0.5,
-        })],
-        ..grade()
-    };
-    assert_eq!(decode::<Grade>(&encode(&grade).unwrap()).unwrap(), grade);
+fn versions_without_votes_are_still_read() {
+    assert_eq!(decode::<Grade>(&stored("grade.v3.bin")).unwrap(), grade());
+    assert_eq!(decode::<Grade>(&stored("grade.v4.bin")).unwrap(), grade_of_a_vote());
+    assert_eq!(decode::<Manifest>(&stored("manifest.v4.bin")).unwrap(), manifest());
+    assert_eq!(
+        decode::<Manifest>(&stored("manifest.v5.bin")).unwrap(),
+        manifest_of_a_task()
+    );
+}
+
+fn grade_of_a_vote() -> Grade {
+    let mut grade = grade();
+    grade.measures.push(Some(Measured::Vote {
+        answer: u64::MAX,
+        value: 0.5,
+    }));
+    grade
+}
+
+fn manifest_of_a_task() -> Manifest {
     let mut manifest = manifest();
+    let benchmark = &mut manifest.benchmarks[0];
+    benchmark.grader = GraderSpec::Pipelines {
+        grading: "{\"metric_list\":[]}".to_owned(),
+        by_likelihood: false,
+    };
     for source in [MetricSource::FirstMeasure, MetricSource::VotedMeasure(8)] {
-        manifest.benchmarks[0].metrics[0].source = source;
-        assert_eq!(decode::<Manifest>(&encode(&manifest).unwrap()).unwrap(), manifest);
+        let metric = benchmark.metrics[0].clone();
+        benchmark.metrics.push(Metric { source, ..metric });
     }
+    manifest
 }
 
 #[test]
