@@ -92,14 +92,12 @@ async fn follow_board(context: Context, scope: Scope) {
     }
 }
 
-/// Begins with what the board knew at the start.
+/// Begins with what the board knew at the start, and removes what others left who were killed.
 async fn begin(context: &Context, scope: &Scope, board: &Board, groups: &mut Groups) {
-    if *scope == Scope::All {
-        let alive = board.events().filter(|event| !event.state.is_ended());
-        sweep::groups(context, &alive.map(|event| event.group.clone()).collect::<HashSet<_>>()).await;
-    }
     let taken = board.events().filter(|event| takes(scope, event));
     taken.for_each(|event| groups.put(event.clone()));
+    let alive = board.events().filter(|event| !event.state.is_ended());
+    sweep::groups(context, &alive.map(|event| event.group.clone()).collect::<HashSet<_>>()).await;
 }
 
 fn takes(scope: &Scope, event: &EvaluationEvent) -> bool {

@@ -93,11 +93,10 @@ async fn evaluate(
         Ok(ended.map(|known| known.result()).collect())
     };
     let results = tokio::select! {
-        results = followed => results,
+        results = followed => Ok(results),
         stopped = stop_signal() => Err(stopped),
     };
-    roles.drain(context.config.service.shutdown_grace).await;
-    results
+    roles.end(results, context.config.service.shutdown_grace).await
 }
 
 /// Announces a checkpoint as a trainer does, and returns the evaluations that this makes: announcing is idempotent, so they

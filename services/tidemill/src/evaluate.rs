@@ -124,11 +124,10 @@ async fn evaluate(context: &Context, event: &Written, ahead: Ahead, json: bool) 
     if !is_stored {
         let mut roles = Roles::start(context, Scope::Only(vec![asked.evaluation.clone()]));
         let followed = tokio::select! {
-            followed = live::follow(context, &mut following, &wanted, Some(&mut roles), json) => followed,
+            followed = live::follow(context, &mut following, &wanted, Some(&mut roles), json) => Ok(followed),
             stopped = stop_signal() => Err(stopped),
         };
-        roles.drain(context.config.service.shutdown_grace).await;
-        followed?;
+        roles.end(followed, context.config.service.shutdown_grace).await?;
     }
     let known = following
         .view

@@ -54,9 +54,16 @@ async fn show(context: &Context, args: &Items) -> anyhow::Result<()> {
     let mut samples = match args.regrade {
         None => Samples::open(context, &known.event, &manifest).await?,
         Some(number) => {
+            let numbers = regrade::numbers(context, &args.evaluation).await?;
+            if !numbers.contains(&number) {
+                bail!(
+                    "evaluation {} has no regrade {number}; it has {numbers:?}",
+                    args.evaluation
+                );
+            }
             let folder = regrade::folder(&args.evaluation, number);
             let opened = Samples::of_folder(context, &known.event, &manifest, &folder).await;
-            opened.with_context(|| format!("no regrade {number} of evaluation {}", args.evaluation))?
+            opened.with_context(|| format!("regrade {number} of evaluation {}", args.evaluation))?
         }
     };
     while let Some(sample) = samples.next().await? {
@@ -189,8 +196,8 @@ fn plain(row: &Value) -> String {
         text("item"),
         row["sample"],
         text("outcome"),
-        text("target"),
-        text("extracted"),
+        short(text("target")),
+        short(text("extracted")),
         short(text("completion"))
     )
 }

@@ -178,14 +178,20 @@ async fn suit(
     Ok(())
 }
 
-/// Takes the next free number: whoever regrades at the same time gets another one.
-async fn claim(context: &Context, evaluation: &EvaluationId) -> anyhow::Result<(u32, String)> {
-    let all = tidemill_archive::folder(evaluation);
-    let taken = context.store.folders(&all).await?;
-    let numbers = taken
+/// The numbers of an evaluation's regrades, in order.
+pub(crate) async fn numbers(context: &Context, evaluation: &EvaluationId) -> anyhow::Result<Vec<u32>> {
+    let folders = context.store.folders(&tidemill_archive::folder(evaluation)).await?;
+    let numbers = folders
         .iter()
         .filter_map(|name| name.strip_prefix("regrade-")?.parse::<u32>().ok());
-    let mut number = numbers.max().unwrap_or(0) + 1;
+    let mut numbers: Vec<u32> = numbers.collect();
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+/// Takes the next free number: whoever regrades at the same time gets another one.
+async fn claim(context: &Context, evaluation: &EvaluationId) -> anyhow::Result<(u32, String)> {
+    let mut number = numbers(context, evaluation).await?.last().map_or(1, |last| last + 1);
     loop {
         let folder = folder(evaluation, number);
         let begun = json!({ "schema": 1, "begun": now(), "by": &*context.holder });

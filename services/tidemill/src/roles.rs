@@ -18,6 +18,9 @@ pub(crate) struct Roles {
 /// The exit code of a process that a second signal ended; its children end with it.
 const INTERRUPTED: i32 = 130;
 
+/// What is left of a drain that a signal shortens.
+const MOMENT: Duration = Duration::from_secs(2);
+
 /// What remains after the grace for flushing and stopping engines.
 const AFTER_GRACE: Duration = Duration::from_secs(8);
 
@@ -54,8 +57,45 @@ impl Roles {
         }
     }
 
-    /// Drains all services: what is in flight is finished within the grace. A signal meanwhile ends the process at once.
+    /// Drains after what was waited for came, with an error or not (`Ok`), or a signal did (`Err`), and gives what came.
+    ///
+    /// # Errors
+    /// That of `outcome`, of either kind.
+    pub(crate) async fn end<T>(
+        self,
+        outcome: Result<anyhow::Result<T>, anyhow::Error>,
+        grace: Duration,
+    ) -> anyhow::Result<T> {
+        match outcome {
+            Ok(came) => {
+                self.drain(grace).await;
+                came
+            }
+            Err(stopped) => {
+                self.drain_after_signal(grace).await;
+                Err(stopped)
+            }
+        }
+    }
+
+    /// Drains all services: what is in flight is finished within the grace. A signal meanwhile shortens that to a moment, so
+    /// that what was waited for is still printed.
     pub(crate) async fn drain(self, grace: Duration) {
+        let context = self.context.clone();
+        let fully = self.drain_fully(grace);
+        tokio::pin!(fully);
+        tokio::select! {
+            () = &mut fully => return,
+            _ = stop_signal() => context.cancelled.cancel(),
+        }
+        tokio::select! {
+            _ = timeout(MOMENT, fully) => {}
+            _ = stop_signal() => std::process::exit(INTERRUPTED),
+        }
+    }
+
+    /// As [`drain`](Self::drain), after a signal: the next one ends the process at once.
+    pub(crate) async fn drain_after_signal(self, grace: Duration) {
         tokio::select! {
             () = self.drain_fully(grace) => {}
             _ = stop_signal() => std::process::exit(INTERRUPTED),

@@ -154,7 +154,8 @@ pub(crate) fn results(results: &[EvaluationResult]) -> String {
     for result in results.iter().filter(|result| result.state == ResultState::Invalid) {
         let reason = result.reason.as_deref().unwrap_or("no reason is known");
         text.push_str(&format!(
-            "\n{} step {} is INVALID, its scores do not count: {reason}",
+            "\n{} step {} is INVALID, its scores do not count: {reason}; once that is mended, the same command asks again for \
+             what failed, and for nothing else",
             result.run, result.step
         ));
     }

@@ -30,7 +30,10 @@ pub(crate) fn run(args: Up) -> anyhow::Result<Done> {
             _ = stop_signal() => None,
         };
         admin.set_ready(false);
-        roles.drain(grace).await;
+        match failed {
+            Some(_) => roles.drain(grace).await,
+            None => roles.drain_after_signal(grace).await,
+        }
         session.close().await;
         failed.map_or(Ok(Done::Valid), Err)
     })

@@ -83,7 +83,8 @@ pub(crate) fn decode(mut fields: Fields<'_, '_>) -> Option<TaskEntry> {
     let start = fields.optional::<String>("start_text", any);
     fields.finish(|name| Some(format!("{name} cannot stand beside task: the task file says it")));
     let file = base.join(task?.value);
-    let beside = file.parent().unwrap_or(Path::new("")).to_owned();
+    let beside = file.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let beside = beside.unwrap_or(Path::new(".")).to_owned();
     Some(TaskEntry {
         place,
         folder: folder.map_or(beside, |folder| base.join(folder.value)),
