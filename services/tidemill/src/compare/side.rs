@@ -389,12 +389,12 @@ impl Scored {
             ]);
         }
         let metrics = benchmark.metrics.iter().cloned().enumerate();
-        let wanted = metrics.filter(|(_, known)| metric == Some(known.name.as_str()));
+        let mut wanted = metrics.filter(|(_, known)| metric == Some(known.name.as_str()));
         Self {
             name: benchmark.name.to_string(),
             samples: settings.samples,
             settings: facts,
-            metric: wanted.last(),
+            metric: wanted.next(),
             metrics: benchmark.metrics.clone(),
             items: BTreeMap::new(),
         }
