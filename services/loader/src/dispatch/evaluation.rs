@@ -224,7 +224,7 @@ impl Evaluation {
 
     /// What a sample costs its team, in tokens.
     pub(super) fn cost(&self, ordinal: u32) -> u64 {
-        u64::from(self.queues[self.benchmark_of(ordinal)].expected_tokens(ordinal)).max(LEAST_COST)
+        self.queues[self.benchmark_of(ordinal)].cost(ordinal).max(LEAST_COST)
     }
 
     /// Releases the sample, for which its team was charged so.

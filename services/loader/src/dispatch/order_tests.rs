@@ -213,6 +213,7 @@ fn teams_take_turns_by_tokens_and_each_has_its_longest_first() {
     for (name, of, cap) in [("a1", "a", 1_000), ("a2", "a", 4_000), ("b1", "b", 500)] {
         add(&mut dispatcher, name, manifest_of(&[("b", 500, 1, cap)]));
         dispatcher.bill(&id(name), team(of), None);
+        dispatcher.expect(&id(name), vec![expectation(&[cap; 500], &[])]);
     }
     dispatcher.set_slots(100);
     let releases = dispatcher.release(now);
@@ -223,6 +224,34 @@ fn teams_take_turns_by_tokens_and_each_has_its_longest_first() {
     assert_eq!(tokens("a1"), 0, "the team's longer ones wait");
     let (a, b) = (tokens("a2"), tokens("b1"));
     assert!(a > 0 && b > 0 && a.abs_diff(b) <= QUANTUM + 4_100, "{a} {b}");
+}
+
+#[test]
+fn a_team_does_not_pay_for_a_cap_that_its_answers_stay_far_below() {
+    let now = Instant::now();
+    let mut dispatcher = Dispatcher::default();
+    for (name, cap) in [("known", 200), ("new", 16_000)] {
+        add(&mut dispatcher, name, manifest_of(&[("b", 2_000, 1, cap)]));
+        dispatcher.bill(&id(name), team(name), None);
+    }
+    dispatcher.expect(&id("known"), vec![expectation(&[200; 2_000], &[])]);
+    dispatcher.set_slots(64);
+    let mut released = (0, 0);
+    let mut out = dispatcher.release(now);
+    // Answers of 200 tokens to all, of which the oldest end: 40 times as many as there are slots.
+    for _ in 0..320 {
+        for release in out.drain(..8) {
+            if release.key.evaluation == id("known") {
+                released.0 += 1;
+            } else {
+                released.1 += 1;
+            }
+            dispatcher.complete_with(&release.key, length(200));
+        }
+        out.extend(dispatcher.release(now));
+    }
+    let share = f64::from(released.1) / f64::from(released.0 + released.1);
+    assert!((0.4..=0.6).contains(&share), "{released:?}");
 }
 
 #[test]

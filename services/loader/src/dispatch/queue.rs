@@ -46,6 +46,8 @@ pub(super) struct Queue {
     book: Option<Book>,
     prefixes: Prefixes,
     drift: Drift,
+    /// No answer of an earlier checkpoint is known: what is expected is a guess from above.
+    is_guess: bool,
     /// Expected tokens of one sample of each item, and of those that the pass has not taken.
     tokens: u64,
     waiting_tokens: u64,
@@ -74,6 +76,9 @@ struct Book {
     chunk: VecDeque<u32>,
 }
 
+/// Tokens that an answer is taken to cost of whose benchmark nothing is known: what it took beyond that is charged when it ends.
+const COST_OF_A_GUESS: u64 = 1_024;
+
 impl Queue {
     pub(super) fn new(benchmark: &Benchmark, first: u32) -> Self {
         let cap = if benchmark.is_likelihood() {
@@ -95,6 +100,7 @@ impl Queue {
             book: None,
             prefixes: Prefixes::default(),
             drift: Drift::default(),
+            is_guess: true,
             tokens: u64::from(benchmark.items) * class_length(cap),
             waiting_tokens: 0,
         };
@@ -107,6 +113,7 @@ impl Queue {
     pub(super) fn expect(&mut self, expectation: Expectation) {
         let mut learnt = None;
         self.prefixes = expectation.prefixes;
+        self.is_guess = expectation.known == 0;
         if expectation.classes.len() == self.items as usize {
             self.tokens = expectation.classes.iter().map(|class| class_length(*class)).sum();
             learnt = self.book.replace(Book::new(expectation.classes));
@@ -241,6 +248,17 @@ impl Queue {
     /// How many tokens the answer to a sample is expected to have; 0 where nothing is generated.
     pub(super) fn expected_tokens(&self, ordinal: u32) -> u32 {
         u32::try_from(class_length(self.expected(self.item_of(ordinal)))).unwrap_or(u32::MAX)
+    }
+
+    /// What an answer is taken to cost before it ends. A guess near the cap would have a team pay for answers that nobody gives
+    /// and wait until they ended.
+    pub(super) fn cost(&self, ordinal: u32) -> u64 {
+        let expected = u64::from(self.expected_tokens(ordinal));
+        if self.is_guess {
+            expected.min(COST_OF_A_GUESS)
+        } else {
+            expected
+        }
     }
 
     pub(super) fn prefix(&self, ordinal: u32) -> u64 {
