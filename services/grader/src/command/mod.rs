@@ -28,7 +28,9 @@ const TRIES: u32 = 3;
 /// The pause before a program that failed is started again; doubled with each failure after another.
 const MIN_PAUSE: Duration = Duration::from_millis(100);
 /// The longest such pause.
-const MAX_PAUSE: Duration = Duration::from_secs(10);
+const MAX_PAUSE: Duration = Duration::from_secs(1);
+/// Failures in a row after which it is the program that fails, not on an answer: each one is then judged once.
+const FAILS_ALWAYS: u32 = 9;
 
 /// The programs that this grader may run, each with its processes.
 #[derive(Debug, Default)]
@@ -84,7 +86,7 @@ impl Runner for Command {
             loop {
                 // The pool waits before it starts a program again that failed.
                 match pool.judge(&request, self.limit).await {
-                    Err(reason) if tries < TRIES => {
+                    Err(reason) if tries < TRIES && !pool.fails_always() => {
                         tracing::debug!(
                             reason,
                             tries,
@@ -139,6 +141,10 @@ impl Pool {
             health.not_before = Some(Instant::now() + pause);
         }
         judged.map_err(|reason| format!("{}: {reason}", self.command.join(" ")))
+    }
+
+    fn fails_always(&self) -> bool {
+        self.health.lock().unwrap_or_else(PoisonError::into_inner).failures >= FAILS_ALWAYS
     }
 
     async fn judge_once(&self, request: &Request<'_>, limit: Duration) -> Result<Option<Finding>, String> {

@@ -132,3 +132,14 @@ async fn a_program_that_died_is_started_again_after_a_pause_and_judges() {
     let pool = runners.commands.pool(&command.command).unwrap();
     assert_eq!(pool.health.lock().unwrap().failures, 0);
 }
+
+#[tokio::test]
+async fn a_program_that_fails_on_everything_is_asked_once_an_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let starts = folder.path().join("starts");
+    let (runners, command) = setup(&format!("echo >> {}; exit 1", starts.display()));
+    let pool = runners.commands.pool(&command.command).unwrap();
+    pool.health.lock().unwrap().failures = FAILS_ALWAYS - 1;
+    assert!(judge(&runners, &command).await.is_err());
+    assert_eq!(std::fs::read_to_string(starts).unwrap().lines().count(), 1);
+}
