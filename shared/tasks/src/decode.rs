@@ -124,6 +124,7 @@ fn suite(text: &str, table: &DeTable<'_>, place: &Place, problems: &mut Problems
             Default::default()
         }
     };
+    options::warn_of_unused_system(text, defaults, tables, &mut fields);
     let groups = groups::decode(text, &mut fields);
     fields.finish(|_| None);
     let suite = (|| {

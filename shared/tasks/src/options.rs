@@ -6,7 +6,7 @@ use toml::{Spanned, Value};
 
 use crate::decode;
 use crate::error::Problems;
-use crate::fields::{Fields, Located, nearest};
+use crate::fields::{Fields, Located, line_of, nearest};
 use crate::template;
 
 /// Reads `[defaults]`, and reports what is wrong in it whether or not a benchmark uses it.
@@ -36,6 +36,28 @@ pub(crate) fn defaults<'a, 'i>(text: &'a str, suite: &mut Fields<'a, 'i>) -> Opt
     });
     suite.problems().take_errors(problems);
     Some(table)
+}
+
+/// Warns of a system's turn in `[defaults]` that no benchmark has a chat for.
+pub(crate) fn warn_of_unused_system(
+    text: &str,
+    defaults: Option<&DeTable<'_>>,
+    benchmarks: Option<&Spanned<DeValue<'_>>>,
+    suite: &mut Fields<'_, '_>,
+) {
+    let Some(system) = defaults.and_then(|defaults| defaults.get("system")) else {
+        return;
+    };
+    let mut tables = benchmarks
+        .and_then(|value| value.get_ref().as_array())
+        .into_iter()
+        .flatten()
+        .filter_map(|table| table.get_ref().as_table());
+    if tables.all(|table| table.get("messages").is_none()) {
+        let place = suite.place().line(line_of(text, system.span().start));
+        let message = "has no effect: no benchmark has messages; write it into their prompts instead";
+        suite.problems().warn(place.field("defaults.system"), message);
+    }
 }
 
 /// The system's turn of a chat; that of `[defaults]` is of no effect where there is no chat, or one with its own.

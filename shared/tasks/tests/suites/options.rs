@@ -244,6 +244,21 @@ benchmarks = ["mmlu"]
 }
 
 #[test]
+fn a_shared_system_turn_that_no_benchmark_has_a_chat_for_is_warned_of() {
+    let rows = "{\"q\": \"c\", \"a\": \"x\"}\n";
+    let shared = format!("{}[defaults]\nsystem = \"Be brief.\"\n", question_suite(""));
+    let folder = Folder::new().with("suite.toml", &shared).with("rows.jsonl", rows);
+    let said = folder.warnings();
+    assert!(said.contains("defaults.system: has no effect"), "{said}");
+    let chat = "[[benchmark]]\nname = \"c\"\ndata = \"rows.jsonl\"\ntarget = \"{{ a }}\"\n\
+                messages = [{ role = \"user\", content = \"{{ q }}\" }]\n[benchmark.grader]\nkind = \"exact\"\n";
+    let folder = Folder::new()
+        .with("suite.toml", format!("{shared}{chat}"))
+        .with("rows.jsonl", rows);
+    assert_eq!(folder.warnings(), "");
+}
+
+#[test]
 fn texts_that_servers_cut_are_refused_and_very_long_ones_are_warned_of() {
     let rows = "{\"q\": \"a\\u0000b\", \"a\": \"x\"}\n{\"q\": \"c\", \"a\": \"x\\u0000\"}\n";
     let folder = Folder::new()
