@@ -96,8 +96,13 @@ async fn examine(place: &Place, config: &Config) -> Vec<Finding> {
                 "broker",
                 Ok(format!("nats-server {version} at {}{owner}", broker.url)),
             ));
-            findings.push(finding("streams", streams(&broker, config).await));
-            findings.extend(contents(place, config, broker).await);
+            let streams = streams(&broker, config).await;
+            let is_empty = matches!(&streams, Ok(detail) if detail == NOT_THERE_YET);
+            findings.push(finding("streams", streams));
+            // Nothing can be in streams that are not there.
+            if !is_empty {
+                findings.extend(contents(place, config, broker).await);
+            }
             if let Some(own) = own {
                 own.stop().await;
             }
@@ -154,15 +159,16 @@ async fn store(place: &Place, config: &Config) -> anyhow::Result<String> {
     Ok(format!("{} can be written and read", store.address().as_str()))
 }
 
+/// What is said of a broker that nobody has used.
+const NOT_THERE_YET: &str = "not there yet; the first evaluation, `tidemill up` or `tidemill streams apply` makes them";
+
 async fn streams(broker: &Broker, config: &Config) -> anyhow::Result<String> {
     let differences = live::plan(&broker.jetstream, config.broker.replicas).await?;
     if differences.is_empty() {
         return Ok("as declared".to_owned());
     }
     if differences.iter().all(|difference| difference.field == "existence") {
-        return Ok(
-            "not there yet; the first evaluation, `tidemill up` or `tidemill streams apply` makes them".to_owned(),
-        );
+        return Ok(NOT_THERE_YET.to_owned());
     }
     let differences: Vec<String> = differences.iter().map(ToString::to_string).collect();
     anyhow::bail!("{}; run `tidemill streams apply`", differences.join("; "))
