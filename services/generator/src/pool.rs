@@ -484,7 +484,9 @@ impl<E: Engine> Booking<'_, E> {
     /// The first token of the answer is there.
     pub(crate) fn flows(&self) {
         if !self.is_flowing.swap(true, Ordering::Relaxed) {
-            self.pool.lock().replicas.flows(self.index);
+            let mut state = self.pool.lock();
+            let change = state.replicas.flows(self.place, Instant::now());
+            self.pool.apply(&mut state, &self.seat, change, Why::Away(""));
         }
     }
 

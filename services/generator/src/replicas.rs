@@ -313,15 +313,20 @@ impl Replicas {
         }
         if place.sent.replace(now).is_none() {
             state.sent += 1;
+            state.controller.observe(Event::Sent, now);
         }
         true
     }
 
-    /// An answer has begun at a replica: its first token is there.
-    pub(crate) fn flows(&mut self, index: usize) {
-        if let Some(state) = self.states.get_mut(&index) {
-            state.flowing += 1;
-        }
+    /// The answer to the request of a place has begun: its first token is there.
+    pub(crate) fn flows(&mut self, place: Place, now: Instant) -> Change {
+        let Some(state) = self.states.get_mut(&place.index) else {
+            return Change::None;
+        };
+        state.flowing += 1;
+        let before = state.controller.limit();
+        let limit = state.controller.observe(Event::Begun(place.sent.unwrap_or(now)), now);
+        if limit == before { Change::None } else { Change::Level }
     }
 
     /// One that had begun is over, whatever came of it.
