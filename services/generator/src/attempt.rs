@@ -21,6 +21,7 @@ pub(crate) use self::course::Course;
 pub(crate) use self::generate::Generate;
 use crate::pool::{Booking, Hopeless, Pool, Wish};
 use crate::replicas::{Sign, Took};
+use crate::routing::Barred;
 
 /// Engines that may end under one item before the item is suspected of ending them.
 const MOST_LOST: u32 = 5;
@@ -40,6 +41,11 @@ const MOST_EMPTY: u32 = 3;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const NEXT_PAUSE: Duration = Duration::from_secs(1);
 const LATER_PAUSE: Duration = Duration::from_secs(15);
+
+/// Pauses before what was interrupted more than once is asked for again, where its tokens are lost: [`MOST_REDONE`] tries take a
+/// minute at least, because an engine may interrupt everything for some seconds.
+const REDONE_PAUSE: Duration = Duration::from_millis(250);
+const REDONE_LATER_PAUSE: Duration = Duration::from_secs(5);
 
 /// How long a server may keep saying that it is busy.
 const BUSY_PATIENCE: Duration = Duration::from_secs(15 * 60);
@@ -181,9 +187,12 @@ pub(crate) struct Budget {
     bad: u32,
     lost: u32,
     redone: u32,
+    /// The pause before the try that follows, where the one that is judged lost its tokens, and not for the first time.
+    redone_pause: Option<Duration>,
     refused: u32,
     busy_since: Option<Instant>,
     backoff: Backoff,
+    redone_backoff: Backoff,
 }
 
 impl Budget {
@@ -195,9 +204,11 @@ impl Budget {
             bad: 0,
             lost: 0,
             redone: 0,
+            redone_pause: None,
             refused: 0,
             busy_since: None,
             backoff: Backoff::new(NEXT_PAUSE, LATER_PAUSE),
+            redone_backoff: Backoff::new(REDONE_PAUSE, REDONE_LATER_PAUSE),
         }
     }
 
@@ -211,9 +222,13 @@ impl Budget {
             _ => brought,
         };
         self.weight = u32::from(brought == Brought::Nothing);
+        self.redone_pause = None;
         match brought {
             Brought::Nothing => {}
-            Brought::Lost => self.redone += 1,
+            Brought::Lost => {
+                self.redone += 1;
+                self.redone_pause = (self.redone > 1).then(|| self.redone_backoff.next_pause());
+            }
             Brought::Kept => {
                 (self.bad, self.lost) = (0, 0);
                 self.backoff.reset();
@@ -256,12 +271,14 @@ impl Budget {
                     return failed(format!("{} answers to it were interrupted: {why}", self.redone));
                 }
                 // The first loss is the replica's, and another one may be there.
-                match self.lost {
-                    0 | 1 => Step::at_once(),
-                    _ => Step::Again {
-                        pause: self.backoff.next_pause(),
-                        connection: Connection::Kept,
-                    },
+                let pause = match self.redone_pause {
+                    Some(pause) => pause,
+                    None if self.lost <= 1 => Duration::ZERO,
+                    None => self.backoff.next_pause(),
+                };
+                Step::Again {
+                    pause,
+                    connection: Connection::Kept,
                 }
             }
             Verdict::Stalled { why } => self.bad_try(Connection::New, None).unwrap_or_else(|| failed(why)),
@@ -283,8 +300,8 @@ impl Budget {
     fn bad_try<T>(&mut self, connection: Connection, retry_after: Option<Duration>) -> Option<Step<T>> {
         self.bad += self.weight;
         (self.bad < self.tries && self.redone < MOST_REDONE).then(|| Step::Again {
-            pause: match retry_after {
-                Some(pause) => pause.min(LONGEST_PAUSE),
+            pause: match retry_after.map(|pause| pause.min(LONGEST_PAUSE)).or(self.redone_pause) {
+                Some(pause) => pause,
                 None if self.bad <= 1 => FIRST_PAUSE,
                 None => self.backoff.next_pause(),
             },
@@ -304,12 +321,13 @@ impl<T> Step<T> {
 }
 
 /// What a verdict tells about its replica.
-fn sign<T>(verdict: &Verdict<T>) -> Sign {
-    match verdict {
-        Verdict::Done(_) | Verdict::Overflow { .. } | Verdict::Rejected { .. } | Verdict::Unsupported { .. } => {
-            Sign::Good
-        }
-        Verdict::Suspect(_) | Verdict::Retry { .. } => Sign::Bad,
+fn sign<T>(verdict: &Verdict<T>) -> Option<Sign> {
+    let sign = match verdict {
+        Verdict::Done(_) | Verdict::Overflow { .. } | Verdict::Rejected { .. } => Sign::Good,
+        // Nothing need have been sent.
+        Verdict::Unsupported { .. } => return None,
+        Verdict::Suspect(_) => Sign::Empty,
+        Verdict::Retry { .. } => Sign::Bad,
         Verdict::Stalled { .. } => Sign::Stalled,
         Verdict::Busy {
             status, retry_after, ..
@@ -319,7 +337,13 @@ fn sign<T>(verdict: &Verdict<T>) -> Sign {
         },
         Verdict::Down { .. } => Sign::Away,
         Verdict::Fatal { detail } => Sign::Refusing(detail.clone()),
-    }
+    };
+    Some(sign)
+}
+
+/// It is the replica that cannot answer, and another one may: its context is shorter, or it lacks what is asked for.
+const fn is_of_replica<T>(verdict: &Verdict<T>) -> bool {
+    matches!(verdict, Verdict::Overflow { .. } | Verdict::Unsupported { .. })
 }
 
 /// Where a request finds its place.
@@ -334,12 +358,17 @@ pub(crate) struct Places<'a, E> {
 
 impl<'a, E: Engine> Places<'a, E> {
     /// Waits for a place at a replica and, once it is there, for room in this process: what waits for an engine takes no room
-    /// from the other groups. `avoid` is taken only where no other replica has a place.
+    /// from the other groups. `avoid` is taken only where no other replica has a place, and none of `barred` while another serves.
     ///
     /// # Cancel safety
     /// Nothing stays booked when the future is dropped.
-    async fn take(&self, avoid: Option<usize>) -> Result<Place<'a, E>, Hopeless> {
-        let booking = self.pool.book(Wish { avoid, ..self.wish }).await?;
+    async fn take(&self, avoid: Option<usize>, barred: Barred) -> Result<Place<'a, E>, Hopeless> {
+        let wish = Wish {
+            avoid,
+            barred,
+            ..self.wish
+        };
+        let booking = self.pool.book(wish).await?;
         // Nobody closes the room.
         let room = self.room.acquire().await.ok();
         Ok(Place { booking, _room: room })
@@ -366,10 +395,11 @@ pub(crate) async fn ask<E: Engine, A: Ask<E>>(
 ) -> Result<Ended<A::Answer>, GivenBack> {
     let mut connection = Connection::Kept;
     let mut avoid = None;
+    let mut barred = Barred::default();
     loop {
         let place = tokio::select! { biased;
             () = signals.stopped.cancelled() => return Err(GivenBack::Stopped),
-            place = places.take(avoid) => place,
+            place = places.take(avoid, barred) => place,
         };
         let mut place = match place {
             Ok(place) => place,
@@ -401,8 +431,19 @@ pub(crate) async fn ask<E: Engine, A: Ask<E>>(
         } else {
             Brought::Nothing
         };
-        place.booking.note(sign(&attempt));
-        avoid = Some(place.booking.index);
+        if let Some(sign) = sign(&attempt) {
+            place.booking.note(sign);
+        }
+        let index = place.booking.index;
+        avoid = Some(index);
+        if is_of_replica(&attempt) && barred.add(index) && places.pool.has_other(&barred) {
+            continue;
+        }
+        if matches!(attempt, Verdict::Suspect(_)) && place.booking.is_stopped() {
+            // The engine is at fault, and the item waits until one request has shown that it is not any more.
+            connection = Connection::New;
+            continue;
+        }
         drop(place);
         let pause = match budget.judge(attempt, brought, Instant::now()) {
             Step::End(ended) => return Ok(ended),

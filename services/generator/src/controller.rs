@@ -11,6 +11,7 @@
 //! - *Preemptions* mean that what runs needs more room than there is. The limit goes below what runs, stays there for a while,
 //!   and comes back slowly.
 //! - *429* is one cut an episode, to just below what was accepted; nothing is sent before it is due, or a quarter of an hour has passed.
+//!   *503* asks for time, and is the same as 429 where a server keeps turning some away while it takes others ([`closed`]).
 //! - *Without metrics* [`blind`] goes by throughput and the time to the first token.
 //!
 //! Source for the evening out: Chiu and Jain, "Analysis of the Increase and Decrease Algorithms for Congestion Avoidance in
@@ -28,8 +29,8 @@ use tidemill_inference::Load;
 use tokio::time::Instant;
 
 use self::blind::Blind;
-use self::ceiling::{Ceiling, Episode};
-use self::closed::Closed;
+use self::ceiling::{BELOW_ACCEPTED, Ceiling, Episode};
+use self::closed::{Accepted, Closed};
 
 /// The level at which a replica begins that may be sent as many.
 const START: f64 = 96.0;
@@ -99,6 +100,10 @@ pub(crate) struct Sample {
 pub(crate) enum Event {
     /// A look at the replica.
     Sampled(Sample),
+    /// A request is sent.
+    Sent,
+    /// The answer to a request has begun that was sent at a time.
+    Begun(Instant),
     /// An answer came.
     Answered {
         /// Its tokens.
@@ -231,13 +236,13 @@ impl Controller {
             } => {
                 self.answers.add(tokens);
                 self.blind.answered(sent, first_token);
-                if let Some(level) = self.closed.answered(sent) {
-                    // What it refused, it refused at any level: nothing was learnt about this one.
-                    self.ceiling = Ceiling::default();
-                    self.is_ramping = true;
-                    self.set(level);
+                if self.closed.keeps_free(sent) {
+                    self.set(self.limit - 1.0);
                 }
+                self.accepted(sent, now);
             }
+            Event::Sent => self.closed.sent(),
+            Event::Begun(sent) => self.accepted(sent, now),
             Event::TurnedAway {
                 overloaded,
                 pause,
@@ -253,7 +258,7 @@ impl Controller {
         let Some((at, before)) = before else { return };
         let after = now.duration_since(at);
         // An idle engine behind a server that takes nothing has room, which is no reason to ask it more often.
-        if self.held_until(now).is_some() || self.closed.takes_nothing() {
+        if self.held_until(now).is_some() || self.closed.is_open_question() {
             return;
         }
         self.episode.is_over();
@@ -368,25 +373,51 @@ impl Controller {
     }
 
     fn turned_away(&mut self, overloaded: bool, pause: Option<Duration>, in_flight: u32, now: Instant) {
-        let is_new = self.episode.held_until(now).is_none();
-        if is_new {
-            self.closed.begin(self.limit, now);
+        if self.episode.held_until(now).is_none() {
+            self.closed.begin(self.limit, self.episode.ended(), now);
+        }
+        self.closed.refused();
+        if overloaded {
+            self.closed.says_full();
         }
         let pause = pause.or_else(|| self.closed.pause());
-        if self.closed.takes_nothing() {
-            // No level is too high for a server that takes nothing: one request at a time asks whether it does again.
-            self.episode.turned_away(false, pause, in_flight, now);
-            self.set(1.0);
-            return;
-        }
-        let level = self.episode.turned_away(overloaded, pause, in_flight, now);
+        let takes_nothing = self.closed.takes_nothing();
+        // No level is too high for a server that takes nothing.
+        let level = self
+            .episode
+            .turned_away(overloaded && !takes_nothing, pause, in_flight, now);
         if let Some(level) = level {
-            self.is_ramping = false;
-            self.is_short = false;
-            self.blind.stop();
-            self.set(level);
-            self.ceiling.hold(self.limit, self.episode.keeps_away(), now);
+            self.cut(level, now);
+        } else if let Some(level) = self.closed.lowered(in_flight) {
+            self.set(self.limit.min(level));
         }
+    }
+
+    /// Something that was sent at a time is being answered.
+    fn accepted(&mut self, sent: Instant, now: Instant) {
+        match self.closed.accepted(sent) {
+            Accepted::Nothing => {}
+            Accepted::Reopened(level) => {
+                // What it refused, it refused at any level: nothing was learnt about this one.
+                self.ceiling = Ceiling::default();
+                self.is_ramping = true;
+                self.waiting.clear();
+                self.set(level);
+            }
+            Accepted::Full(least) => {
+                self.cut((self.limit * BELOW_ACCEPTED).max(least), now);
+                self.closed.cut(self.limit);
+            }
+        }
+    }
+
+    /// A server turned away what was more than this.
+    fn cut(&mut self, level: f64, now: Instant) {
+        self.is_ramping = false;
+        self.is_short = false;
+        self.blind.stop();
+        self.set(level);
+        self.ceiling.hold(self.limit, self.episode.keeps_away(), now);
     }
 
     fn most(&self) -> f64 {

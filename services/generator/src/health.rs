@@ -114,6 +114,11 @@ impl Breaker {
         self.bad_in_a_row >= USELESS || (self.window.len() >= WINDOW_AT_LEAST && bad * 2 >= self.window.len())
     }
 
+    /// So many of its last answers are good that what was before says nothing.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.window.len() >= WINDOW_AT_LEAST && !self.is_useless()
+    }
+
     /// A request is sent. True when it is the one that decides.
     pub(crate) fn sent(&mut self) -> bool {
         let decides = self.wants_probe();

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::health::Looked;
 use crate::replicas::{Change, Pick, Place, Replicas, Sign, Took};
 pub(crate) use crate::routing::Wish;
-use crate::routing::{self, Queue};
+use crate::routing::{self, Barred, Queue};
 use crate::sent::Sent;
 
 /// How long a replica may take to tell its load, before it is asked only whether it is there, and how long to say that.
@@ -157,6 +157,11 @@ impl<E: Engine> Pool<E> {
     /// The share of a prompt that was sent to one of the replicas before, 0 to 1; it counts as sent from now on.
     pub(crate) fn sent_before(&self, prompt: &Prompt) -> f64 {
         self.sent.lock().unwrap_or_else(PoisonError::into_inner).share(prompt)
+    }
+
+    /// A replica serves that is not one of these.
+    pub(crate) fn has_other(&self, barred: &Barred) -> bool {
+        self.lock().replicas.has_other(barred)
     }
 
     /// Preemptions that the engines counted.
@@ -481,10 +486,17 @@ impl<E: Engine> Booking<'_, E> {
         state.replicas.begin(&mut self.place, Instant::now())
     }
 
+    /// Its replica is sent nothing at present but what tries it.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.pool.lock().replicas.is_stopped(self.index)
+    }
+
     /// The first token of the answer is there.
     pub(crate) fn flows(&self) {
         if !self.is_flowing.swap(true, Ordering::Relaxed) {
-            self.pool.lock().replicas.flows(self.index);
+            let mut state = self.pool.lock();
+            let change = state.replicas.flows(self.place, Instant::now());
+            self.pool.apply(&mut state, &self.seat, change, Why::Away(""));
         }
     }
 

@@ -13,10 +13,14 @@ use tokio::time::Instant;
 
 use crate::controller::{Controller, Event, Sample};
 use crate::health::{Breaker, Condition, Health, LOOK_AGAIN, Looked};
-use crate::routing::{Fit, Lengths, Prefixes, Wish};
+use crate::routing::{Barred, Fit, Lengths, Prefixes, Wish};
 
 /// How long after its first refusal, with nothing else between, a replica must still refuse before items are failed for it.
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a replica, the only one that serves, may answer half of everything or more with nothing before that counts as what the
+/// model says.
+const EMPTY_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Between two looks at a replica that is sent nothing at present.
 const LOOK_IDLE: Duration = Duration::from_secs(2);
@@ -65,6 +69,8 @@ struct State {
     stopped: Option<Instant>,
     /// Since when it has turned away everything that it answered, and whether the last time as too much.
     turned_away: Option<(Instant, bool)>,
+    /// Since when it has answered half of everything or more with nothing.
+    empty: Option<Instant>,
 }
 
 /// What a replica says that refuses every request.
@@ -112,6 +118,8 @@ pub(crate) enum Sign {
     Good,
     /// It answered badly.
     Bad,
+    /// It answered with nothing, which may be what the model says.
+    Empty,
     /// An answer that had begun went on no more.
     Stalled,
     /// It has too much to do.
@@ -131,7 +139,7 @@ impl Sign {
     /// Why a replica that gave it last is sent nothing more.
     pub(crate) fn why(&self) -> &str {
         match self {
-            Self::Good | Self::Bad => "too many of its last answers are empty, broken or errors",
+            Self::Good | Self::Bad | Self::Empty => "too many of its last answers are empty, broken or errors",
             Self::Stalled => "answers that had begun go on no more",
             Self::Busy { .. } => "it has too much to do",
             Self::Away => "nobody answers there",
@@ -200,6 +208,7 @@ impl Replicas {
             refusing: None,
             stopped: None,
             turned_away: None,
+            empty: None,
         };
         self.states.insert(index, state);
         index
@@ -225,7 +234,12 @@ impl Replicas {
     /// The replica for a wish: with the smallest share of its requests in flight, or one that is not much fuller and suits
     /// better. One to avoid, and those with many bad answers in a row, only where no other has room.
     pub(crate) fn pick(&self, now: Instant, wish: &Wish) -> Pick {
-        let candidates = || self.states.iter().filter(|(_, state)| state.has_room(now));
+        let others_serve = !wish.barred.is_empty() && self.has_other(&wish.barred);
+        let is_barred = |index: usize| others_serve && wish.barred.holds(index);
+        let candidates = || {
+            let roomy = self.states.iter().filter(|(_, state)| state.has_room(now));
+            roomy.filter(|(index, _)| !is_barred(**index))
+        };
         let rank = |index: usize, state: &State| Some(index) == wish.avoid || state.breaker.is_suspicious();
         let least = candidates()
             .map(|(index, state)| (rank(*index, state), state.share()))
@@ -250,6 +264,18 @@ impl Replicas {
         best.map_or(Pick::Wait(None), |(index, _)| Pick::Replica(*index))
     }
 
+    /// A replica serves that is not one of these.
+    pub(crate) fn has_other(&self, barred: &Barred) -> bool {
+        let mut others = self.states.iter().filter(|(index, _)| !barred.holds(**index));
+        others.any(|(_, state)| !state.is_leaving && state.breaker.is_closed())
+    }
+
+    /// It is sent nothing but what tries it.
+    pub(crate) fn is_stopped(&self, index: usize) -> bool {
+        let state = self.states.get(&index);
+        state.is_some_and(|state| !state.breaker.is_closed())
+    }
+
     /// The replica that alone has room, where only one has.
     pub(crate) fn only_one(&self, now: Instant) -> Option<usize> {
         let mut roomy = self.states.iter().filter(|(_, state)| state.has_room(now));
@@ -262,6 +288,9 @@ impl Replicas {
         let Some(state) = self.states.get(&index) else {
             return Fit::Any;
         };
+        if wish.barred.holds(index) && self.has_other(&wish.barred) {
+            return Fit::Barred;
+        }
         if wish.avoid == Some(index) && self.states.len() > 1 {
             return Fit::Avoided;
         }
@@ -313,15 +342,20 @@ impl Replicas {
         }
         if place.sent.replace(now).is_none() {
             state.sent += 1;
+            state.controller.observe(Event::Sent, now);
         }
         true
     }
 
-    /// An answer has begun at a replica: its first token is there.
-    pub(crate) fn flows(&mut self, index: usize) {
-        if let Some(state) = self.states.get_mut(&index) {
-            state.flowing += 1;
-        }
+    /// The answer to the request of a place has begun: its first token is there.
+    pub(crate) fn flows(&mut self, place: Place, now: Instant) -> Change {
+        let Some(state) = self.states.get_mut(&place.index) else {
+            return Change::None;
+        };
+        state.flowing += 1;
+        let before = state.controller.limit();
+        let limit = state.controller.observe(Event::Begun(place.sent.unwrap_or(now)), now);
+        if limit == before { Change::None } else { Change::Level }
     }
 
     /// One that had begun is over, whatever came of it.
@@ -380,16 +414,21 @@ impl Replicas {
                 state.turned_away = Some((since, *overloaded));
             }
             // Answers to what it took before it turned others away say nothing of those that come.
-            Sign::Good | Sign::Bad | Sign::Stalled if state.controller.held_until(now).is_none() => {
+            Sign::Good | Sign::Bad | Sign::Empty | Sign::Stalled if state.controller.held_until(now).is_none() => {
                 state.turned_away = None;
             }
-            Sign::Good | Sign::Bad | Sign::Stalled | Sign::Away | Sign::Refusing(_) => {}
+            Sign::Good | Sign::Bad | Sign::Empty | Sign::Stalled | Sign::Away | Sign::Refusing(_) => {}
         }
         match sign {
             Sign::Good => {
                 state.health.alive(now);
-                state.answered(false, now)
+                let change = state.answered(false, now);
+                if state.breaker.is_sound() {
+                    state.empty = None;
+                }
+                change
             }
+            Sign::Empty => state.answered_with_nothing(another, now),
             Sign::Bad => state.answered_badly(another, now),
             Sign::Stalled => {
                 // The others may stand still as well, and need not wait for it one by one.
@@ -658,6 +697,24 @@ impl State {
     fn answered_badly(&mut self, another: bool, now: Instant) -> Change {
         let change = self.answered(true, now);
         if another && self.breaker.is_closed() && self.breaker.is_useless() && self.breaker.open(true, now) {
+            self.stopped = Some(now);
+            return Change::Opened;
+        }
+        change
+    }
+
+    /// Where that is half of its answers or more the engine is at fault: it is tried by one request at a time, also where it is the
+    /// only one, so that no item's tries are used up. A model may have nothing to say, so not for ever.
+    fn answered_with_nothing(&mut self, another: bool, now: Instant) -> Change {
+        let is_late = self
+            .empty
+            .is_some_and(|since| now.duration_since(since) >= EMPTY_PATIENCE);
+        if is_late && !another {
+            return self.answered(false, now);
+        }
+        let change = self.answered(true, now);
+        if self.breaker.is_closed() && self.breaker.is_useless() && self.breaker.open(true, now) {
+            self.empty.get_or_insert(now);
             self.stopped = Some(now);
             return Change::Opened;
         }

@@ -13,6 +13,8 @@ use tidemill_domain::length_class;
 pub(crate) struct Wish {
     /// Taken only where no other has room.
     pub(crate) avoid: Option<usize>,
+    /// Taken only where no other serves.
+    pub(crate) barred: Barred,
     /// What it has in common with others whose prompts begin alike; 0 for nothing.
     pub(crate) prefix: u64,
     /// Tokens of its prompt, roughly; 0 where nobody knows.
@@ -27,6 +29,26 @@ impl Wish {
     /// The tokens that it will take in the replica's cache.
     pub(crate) const fn tokens(&self) -> u64 {
         self.prompt_tokens as u64 + self.expected_tokens as u64
+    }
+}
+
+/// The first replicas that cannot answer a request which another one may: their context is shorter, or they lack what it wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Barred([Option<usize>; 4]);
+
+impl Barred {
+    /// One more. False when there is no room for it.
+    pub(crate) fn add(&mut self, index: usize) -> bool {
+        let free = self.0.iter_mut().find(|known| known.is_none_or(|known| known == index));
+        free.map(|free| *free = Some(index)).is_some()
+    }
+
+    pub(crate) fn holds(&self, index: usize) -> bool {
+        self.0.contains(&Some(index))
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.0[0].is_none()
     }
 }
 
@@ -179,6 +201,8 @@ pub(crate) enum Fit {
     Elsewhere,
     /// It has just failed there.
     Avoided,
+    /// It cannot be answered there, and may be elsewhere.
+    Barred,
 }
 
 impl<T> Queue<T> {
@@ -213,11 +237,13 @@ impl<T> Queue<T> {
 
     /// The item that a place suits best; the first of those that are alike, and a spare sample only where all that wait are. None
     /// is passed by for ever, except for what goes before spare samples; and whoever waits, one of them gets the place: it never
-    /// stays empty.
+    /// stays empty, unless none can be answered there.
     pub(crate) fn choose(&mut self, fit: impl Fn(&Wish) -> Fit) -> Option<Ticket> {
         let (first, waiting) = self.waiting.first_key_value()?;
         let first = *first;
-        if waiting.skipped >= MOST_SKIPPED || (self.with_prefix == 0 && waiting.wish.avoid.is_none()) {
+        let has_waited = waiting.skipped >= MOST_SKIPPED && fit(&waiting.wish) != Fit::Barred;
+        let is_plain = waiting.wish.avoid.is_none() && waiting.wish.barred.is_empty();
+        if has_waited || (self.with_prefix == 0 && is_plain) {
             return Some(first);
         }
         let seen = self
@@ -225,7 +251,8 @@ impl<T> Queue<T> {
             .iter()
             .take(WINDOW)
             .take_while(|(ticket, _)| ticket.is_spare == first.is_spare)
-            .map(|(ticket, waiting)| (fit(&waiting.wish), *ticket));
+            .map(|(ticket, waiting)| (fit(&waiting.wish), *ticket))
+            .filter(|(fit, _)| *fit != Fit::Barred);
         let (_, chosen) = seen.min()?;
         self.waiting
             .range_mut(first..chosen)

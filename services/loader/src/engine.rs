@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tidemill_config::Loader;
-use tidemill_domain::{EngineKind, EvaluationEvent, Manifest, Replica, Source};
+use tidemill_domain::{EngineKind, EvaluationEvent, Manifest, Penalties, Replica, Source};
 use tidemill_inference::{ProbeError, Probed, normalise_url, penalty_refusal, probe};
 use tidemill_service::Context;
 use tidemill_service::backoff::Backoff;
@@ -80,10 +80,8 @@ pub(crate) struct Engines {
     limit: Option<u32>,
     /// Most requests at once of one replica, where it does not.
     each: u32,
-    /// The largest cap of the manifests that are served.
-    longest_answer: u32,
-    /// One of the manifests that are served is scored by likelihood.
-    scores: bool,
+    /// What the manifests want that are served.
+    needs: Vec<Needs>,
     process: Option<Process>,
 }
 
@@ -101,6 +99,72 @@ struct Present {
 pub(crate) struct Ready {
     probed: Probed,
     scoring_refusal: Option<String>,
+}
+
+impl Present {
+    fn new(url: &str, ready: Ready) -> Self {
+        Self {
+            url: normalise_url(url),
+            context_length: ready.probed.context_length,
+            kind: ready.probed.capabilities.kind,
+            scoring_refusal: ready.scoring_refusal,
+        }
+    }
+}
+
+/// What a manifest wants of every engine, each with the benchmark that does.
+#[derive(Debug, Default, PartialEq)]
+struct Needs {
+    scoring: Option<String>,
+    penalties: Vec<(String, Penalties)>,
+    /// The largest cap.
+    longest_answer: Option<(String, u32)>,
+}
+
+impl Needs {
+    fn of(manifest: &Manifest) -> Self {
+        let (scoring, generating): (Vec<_>, Vec<_>) = manifest
+            .benchmarks
+            .iter()
+            .partition(|benchmark| benchmark.is_likelihood());
+        let longest = generating.iter().max_by_key(|benchmark| benchmark.settings.max_tokens);
+        let penalised = manifest
+            .benchmarks
+            .iter()
+            .filter(|benchmark| !benchmark.penalties.are_neutral());
+        Self {
+            scoring: scoring.first().map(|benchmark| benchmark.name.to_string()),
+            penalties: penalised
+                .map(|benchmark| (benchmark.name.to_string(), benchmark.penalties))
+                .collect(),
+            longest_answer: longest.map(|benchmark| (benchmark.name.to_string(), benchmark.settings.max_tokens)),
+        }
+    }
+
+    /// Why an engine does not do, and what to do about it.
+    fn refusal(&self, engine: &Present) -> Option<String> {
+        let url = &engine.url;
+        if let (Some(name), Some(reason)) = (&self.scoring, &engine.scoring_refusal) {
+            return Some(format!(
+                "{reason}: serve with an engine that gives log-probabilities of prompts (vLLM, SGLang, or Tidemill's own), or \
+                 leave out benchmark {name}"
+            ));
+        }
+        let lacking = |(name, penalties)| Some((name, penalty_refusal(engine.kind, penalties)?));
+        let penalties = self.penalties.iter().map(|(name, penalties)| (name, penalties));
+        if let Some((name, reason)) = penalties.into_iter().find_map(lacking) {
+            return Some(format!(
+                "{url}: {reason}, and benchmark {name} wants it: serve with another engine, or leave the penalty out"
+            ));
+        }
+        let ((name, cap), context) = (self.longest_answer.as_ref()?, engine.context_length?);
+        (context < *cap).then(|| {
+            format!(
+                "the server at {url} has a context of {context} tokens, and benchmark {name} has max_tokens = {cap}: serve \
+                 with a longer context, or lower max_tokens"
+            )
+        })
+    }
 }
 
 /// What happens to engines while they serve.
@@ -121,8 +185,7 @@ impl Engines {
             kind: None,
             limit,
             each,
-            longest_answer: 0,
-            scores: false,
+            needs: Vec::new(),
             process: None,
         }
     }
@@ -177,51 +240,19 @@ impl Engines {
     }
 
     /// Why a manifest cannot be run on these engines: they cannot score by likelihood, have no such penalty, or an
-    /// answer alone may be longer than a context.
+    /// answer alone may be longer than a context. What one that can be run needs is wanted of those that join later.
     pub(crate) fn refusal(&mut self, manifest: &Manifest) -> Option<String> {
-        let scoring = manifest.benchmarks.iter().find(|benchmark| benchmark.is_likelihood());
-        let unable = self.present.iter().find_map(|present| present.scoring_refusal.as_ref());
-        if let (Some(benchmark), Some(reason)) = (scoring, unable) {
-            return Some(format!(
-                "{reason}: serve with an engine that gives log-probabilities of prompts (vLLM, SGLang, or Tidemill's own), or \
-                 leave out benchmark {}",
-                benchmark.name
-            ));
+        let needs = Needs::of(manifest);
+        let refusal = self.present.iter().find_map(|present| needs.refusal(present));
+        if refusal.is_none() && !self.needs.contains(&needs) {
+            self.needs.push(needs);
         }
-        self.scores |= scoring.is_some();
-        let penalised = manifest.benchmarks.iter().find_map(|benchmark| {
-            let refusal = |present: &Present| penalty_refusal(present.kind, &benchmark.penalties);
-            let reason = self
-                .present
-                .iter()
-                .find_map(|present| Some((&present.url, refusal(present)?)))?;
-            Some((&benchmark.name, reason))
-        });
-        if let Some((name, (url, reason))) = penalised {
-            return Some(format!(
-                "{url}: {reason}, and benchmark {name} wants it: serve with another engine, or leave the penalty out"
-            ));
-        }
-        let generating = manifest
-            .benchmarks
-            .iter()
-            .filter(|benchmark| !benchmark.is_likelihood());
-        let longest = generating.max_by_key(|benchmark| benchmark.settings.max_tokens)?;
-        let cap = longest.settings.max_tokens;
-        let short = self
-            .present
-            .iter()
-            .filter_map(|present| Some((present.context_length?, &present.url)))
-            .find(|(context, _)| *context < cap);
-        let Some((context, url)) = short else {
-            self.longest_answer = self.longest_answer.max(cap);
-            return None;
-        };
-        Some(format!(
-            "the server at {url} has a context of {context} tokens, and benchmark {} has max_tokens = {cap}: serve with \
-             a longer context, or lower max_tokens",
-            longest.name
-        ))
+        refusal
+    }
+
+    /// Why one that joins cannot run what is served.
+    fn late_refusal(&self, late: &Present) -> Option<String> {
+        self.needs.iter().find_map(|needs| needs.refusal(late))
     }
 
     /// The engines run outside: their return is waited for, not brought about.
@@ -236,13 +267,8 @@ impl Engines {
         }
     }
 
-    fn join(&mut self, url: &str, ready: Ready) {
-        self.present.push(Present {
-            url: normalise_url(url),
-            context_length: ready.probed.context_length,
-            kind: ready.probed.capabilities.kind,
-            scoring_refusal: ready.scoring_refusal,
-        });
+    fn join(&mut self, present: Present) {
+        self.present.push(present);
     }
 }
 
@@ -278,7 +304,7 @@ async fn started(config: &Loader, event: &EvaluationEvent, uri: &str) -> Result<
     let computed = config.engine_max_num_seqs;
     let each = computed + (computed / 8).max(2);
     let mut engines = Engines::new(event.source.clone(), process::MODEL, event.max_in_flight, each);
-    engines.join(&started.url, started.ready);
+    engines.join(Present::new(&started.url, started.ready));
     engines.process = Some(started.process);
     Ok(engines)
 }

@@ -502,3 +502,84 @@ async fn nothing_is_sent_before_it_is_due_however_long_that_is() {
         assert!(begun.elapsed() >= Duration::from_secs(600), "{:?}", begun.elapsed());
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_one_replica_cannot_answer_is_tried_at_the_others_before_it_ends() {
+    let overflow = || Verdict::Overflow {
+        detail: "8192 tokens".to_owned(),
+    };
+    let unsupported = || Verdict::Unsupported {
+        detail: "no such penalty".to_owned(),
+    };
+    for verdict in [overflow, unsupported] {
+        // The one that cannot has room for it; the other is full.
+        let members = vec![
+            Scripted::member("cannot", (0..50).map(|_| verdict())),
+            Scripted::member("can", []),
+        ];
+        let pool = pool_of(members);
+        let held: Vec<_> = (0..8).map(|_| pool.book(Wish::default()).now_or_never()).collect();
+        let (of_can, of_cannot): (Vec<_>, Vec<_>) = held
+            .into_iter()
+            .map(|booked| booked.unwrap().unwrap())
+            .partition(|booking| booking.name() == "can");
+        drop(of_cannot);
+        let signals = signals();
+        let (asked, ()) = tokio::join!(asked(&pool, &signals), async {
+            sleep(Duration::from_secs(5)).await;
+            drop(of_can);
+        });
+        let (ended, tally) = asked;
+        assert_eq!(ending(&ended.unwrap()), Ending::Stop);
+        assert_eq!((tally.attempts, tally.engine.as_str()), (2, "can"));
+        let members = ["one", "other"].map(|name| Scripted::member(name, (0..50).map(|_| verdict())));
+        let (ended, tally) = asked_of_all(members.into()).await;
+        assert!(matches!(ended, Ended::Failed(..)), "{ended:?}");
+        assert_eq!(tally.attempts, 2, "each is asked once");
+    }
+}
+
+async fn asked_of_all(members: Vec<Member<Scripted>>) -> (Ended<Answer>, Tally) {
+    let (ended, tally) = asked(&pool_of(members), &signals()).await;
+    (ended.unwrap(), tally)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_engine_that_answers_nothing_to_everyone_uses_up_no_items_tries_and_a_silent_model_ends_all_the_same() {
+    let suspect = || Verdict::Suspect(answer(Ending::Empty));
+    for (empty, expected) in [(26, Ending::Stop), (1_000, Ending::Empty)] {
+        let pool = pool_of(vec![Scripted::member("one", (0..empty).map(|_| suspect()))]);
+        let (room, signals) = (Semaphore::new(40), signals());
+        let one = |_| async {
+            let mut course = alone();
+            asked_within(&room, &pool, &signals, &mut course).await.unwrap()
+        };
+        let begun = Instant::now();
+        // Their first tries take eight at a time; the engine is at fault after 16.
+        let ended = futures::future::join_all((0..12).map(one)).await;
+        let endings: Vec<Ending> = ended.iter().map(ending).collect();
+        assert!(endings.iter().all(|ending| *ending == expected), "{endings:?}");
+        assert!(begun.elapsed() < Duration::from_secs(90), "{:?}", begun.elapsed());
+    }
+}
+
+#[test]
+fn tries_whose_tokens_are_lost_are_spread_over_half_a_minute_and_the_first_is_repeated_at_once() {
+    for verdict in [retry("aborted"), down(true)] {
+        let mut budget = Budget::new(5);
+        let mut pauses = Vec::new();
+        let again = || match &verdict {
+            Verdict::Down { .. } => down(true),
+            _ => retry("aborted"),
+        };
+        while let Step::Again { pause, .. } = budget.judge(again(), Brought::Lost, Instant::now()) {
+            pauses.push(pause);
+        }
+        assert_eq!(pauses.len() as u32, MOST_REDONE - 1);
+        assert!(
+            pauses[0] <= FIRST_PAUSE && pauses[1] < Duration::from_secs(1),
+            "{pauses:?}"
+        );
+        assert!(pauses.iter().sum::<Duration>() >= Duration::from_secs(30), "{pauses:?}");
+    }
+}

@@ -19,10 +19,10 @@ const ANOTHER: f64 = 0.7;
 const PROBE: f64 = 0.01;
 
 /// How much below what was accepted a server is left after it turned requests away.
-const BELOW_ACCEPTED: f64 = 0.97;
+pub(super) const BELOW_ACCEPTED: f64 = 0.97;
 
 /// An episode that follows another so soon means that the cut was too small.
-const SOON: Duration = Duration::from_secs(5);
+pub(super) const SOON: Duration = Duration::from_secs(5);
 
 /// A level that showed to be too high.
 #[derive(Debug, Default)]
@@ -98,6 +98,11 @@ impl Episode {
 
     pub(super) fn held_until(&self, now: Instant) -> Option<Instant> {
         self.held_until.filter(|until| *until > now)
+    }
+
+    /// When the last hold ended, or will.
+    pub(super) const fn ended(&self) -> Option<Instant> {
+        self.held_until
     }
 
     /// How long a level is avoided at which requests were turned away: an episode must stay dear and rare.

@@ -42,7 +42,11 @@ struct World {
     generators: usize,
     work: Work,
     has_metrics: bool,
-    retry_after: Duration,
+    /// What a server says that turns requests away: that there are too many, and for how long.
+    overloaded: bool,
+    retry_after: Option<Duration>,
+    /// All is turned away from one moment to another.
+    outage: Option<(Duration, Duration)>,
     /// The level that is kept, in place of a controller's.
     fixed: Option<u32>,
     lasts: Duration,
@@ -58,7 +62,9 @@ impl World {
             generators: 1,
             work: ANSWERS,
             has_metrics: true,
-            retry_after: Duration::from_secs(2),
+            overloaded: true,
+            retry_after: Some(Duration::from_secs(2)),
+            outage: None,
             fixed: None,
             lasts: Duration::from_secs(80),
             warm: Duration::from_secs(20),
@@ -134,6 +140,7 @@ struct Flight {
     place: Place,
     sent: Duration,
     tokens: u32,
+    has_begun: bool,
 }
 
 impl<'a> Running<'a> {
@@ -197,9 +204,23 @@ impl<'a> Running<'a> {
                     first_token: Some(finished.first_token_at.saturating_sub(flight.sent)),
                 };
                 let now = self.begun + self.time;
+                if !flight.has_begun {
+                    replicas.flows(flight.place, now);
+                }
+                replicas.ended(at);
                 replicas.took(flight.place, took, now);
                 replicas.note(at, Sign::Good, now);
                 replicas.free(flight.place);
+            }
+        }
+        for (id, tokens) in self.engines[at].progress() {
+            if let Some(flight) = self.flights[at].get_mut(&id)
+                && tokens > 0
+                && !flight.has_begun
+            {
+                flight.has_begun = true;
+                let replicas = &mut self.generators[flight.generator].replicas;
+                replicas.flows(flight.place, self.begun + self.time);
             }
         }
     }
@@ -248,6 +269,14 @@ impl<'a> Running<'a> {
                 stalls_after: None,
             };
             idle(&mut self.engines[at], self.time);
+            if self
+                .world
+                .outage
+                .is_some_and(|(from, to)| (from..to).contains(&self.time))
+            {
+                self.turned_away(generator, at, place);
+                continue;
+            }
             match self.engines[at].submit(arrival) {
                 Ok(id) => {
                     let flight = Flight {
@@ -255,6 +284,7 @@ impl<'a> Running<'a> {
                         place,
                         sent: self.time,
                         tokens: output,
+                        has_begun: false,
                     };
                     self.flights[at].insert(id, flight);
                 }
@@ -268,12 +298,12 @@ impl<'a> Running<'a> {
         let pause = self.world.retry_after;
         let generator = &mut self.generators[generator];
         let busy = Sign::Busy {
-            overloaded: true,
-            pause: Some(pause),
+            overloaded: self.world.overloaded,
+            pause,
         };
         generator.replicas.note(at, busy, now);
         generator.replicas.free(place);
-        generator.due[at] = self.time + pause;
+        generator.due[at] = self.time + pause.unwrap_or_default();
         self.ran.turned_away.push(self.time);
     }
 
@@ -385,6 +415,105 @@ fn an_engine_that_turns_away_is_sent_what_it_takes_and_nothing_before_it_is_due(
     let mut seconds: Vec<u64> = ran.turned_away.iter().map(Duration::as_secs).collect();
     seconds.dedup();
     assert!(seconds.len() <= 3, "episodes are rare: {seconds:?}");
+}
+
+#[test]
+fn a_full_queue_that_asks_for_time_alone_is_sent_what_it_takes() {
+    for (max_waiting, has_metrics) in [(0, true), (4, true), (4, false)] {
+        let limits = Limits {
+            max_waiting: Some(max_waiting),
+            ..batch_bound()
+        };
+        let world = World {
+            overloaded: false,
+            retry_after: None,
+            has_metrics,
+            ..World::of(limits)
+        };
+        let (share, ran) = world.reached(&[150, 190, 200]);
+        assert!(share >= 0.95, "{share}: {ran:?}");
+        let mut seconds: Vec<u64> = ran.turned_away.iter().map(Duration::as_secs).collect();
+        seconds.dedup();
+        assert!(seconds.len() <= 8, "episodes are rare: {seconds:?}");
+    }
+}
+
+#[test]
+fn after_an_outage_the_level_before_is_back_within_a_second_and_a_half() {
+    let from = Duration::from_secs(15);
+    for (milliseconds, overloaded) in [(200, false), (1_000, false), (1_000, true), (3_000, false)] {
+        let to = from + Duration::from_millis(milliseconds);
+        let world = World {
+            overloaded,
+            retry_after: None,
+            outage: Some((from, to)),
+            lasts: Duration::from_secs(60),
+            // Long answers are under way, and those who sent them must not be waited for.
+            work: Work {
+                output: 300.0,
+                ..ANSWERS
+            },
+            ..World::of(batch_bound())
+        };
+        let ran = world.run();
+        // Levels are those at each second, the first that of second 1.
+        let at = |second: Duration| ran.levels[second.as_secs() as usize - 1];
+        let before = at(from);
+        // It asks again within as long as it was away for.
+        let back = at(to + Duration::from_millis(milliseconds / 2 + 1_999));
+        assert!(before >= 200 && back >= before * 9 / 10, "{before}, {back}: {ran:?}");
+    }
+}
+
+#[test]
+fn a_few_refusals_at_once_leave_the_level_as_it_was() {
+    let mut now = Instant::now();
+    let mut controller = Controller::new(1_024, 7);
+    controller.fix(136);
+    let refuse = |controller: &mut Controller, in_flight, now| {
+        let event = Event::TurnedAway {
+            overloaded: false,
+            pause: None,
+            in_flight,
+        };
+        controller.observe(event, now)
+    };
+    assert_eq!(refuse(&mut controller, 136, now), 136);
+    now = controller.held_until(now).unwrap();
+    // Thirty places became free meanwhile; 19 of those that take them are sent away.
+    for _ in 0..30 {
+        controller.observe(Event::Sent, now);
+    }
+    for in_flight in (118..=136).rev() {
+        refuse(&mut controller, in_flight, now);
+    }
+    assert_eq!(controller.limit(), 117, "nobody knows what it takes");
+    now = controller.held_until(now).unwrap();
+    controller.observe(Event::Sent, now);
+    assert_eq!(controller.observe(Event::Begun(now), now), 136);
+}
+
+#[test]
+fn a_share_of_requests_that_is_turned_away_at_any_level_costs_half_of_it_at_most() {
+    let mut now = Instant::now();
+    let mut controller = Controller::new(1_024, 7);
+    controller.fix(200);
+    for _ in 0..500 {
+        let level = controller.limit();
+        for _ in 0..20 {
+            controller.observe(Event::Sent, now);
+        }
+        let event = Event::TurnedAway {
+            overloaded: false,
+            pause: None,
+            in_flight: level,
+        };
+        controller.observe(event, now);
+        now = controller.held_until(now).unwrap();
+        controller.observe(Event::Sent, now);
+        controller.observe(Event::Begun(now), now);
+        assert!(controller.limit() >= 90, "{}", controller.limit());
+    }
 }
 
 #[test]

@@ -201,7 +201,7 @@ fn an_engine_in_which_nothing_moves_is_lost_also_when_it_answers_looks() {
         |replicas: &mut Replicas, pieces, now| replicas.looked(0, Looked::Answered, Load::default(), Some(pieces), now);
     let mut one = replicas(&[4]);
     let places = filled(&mut one, 0, 3);
-    one.flows(0);
+    one.flows(places[0], now);
     at(&mut one, 10, now);
     assert_eq!(at(&mut one, 10, now + STALL - SECOND), Change::None);
     assert_eq!(at(&mut one, 10, now + STALL), Change::Died);
@@ -215,8 +215,9 @@ fn an_engine_in_which_nothing_moves_is_lost_also_when_it_answers_looks() {
 
     // Where pieces are not counted, answers that stall one after another say it.
     let mut uncounted = replicas(&[4]);
-    filled(&mut uncounted, 0, 3);
-    (0..3).for_each(|_| uncounted.flows(0));
+    for place in filled(&mut uncounted, 0, 3) {
+        uncounted.flows(place, now);
+    }
     uncounted.note(0, Sign::Good, now);
     assert_eq!(uncounted.note(0, Sign::Stalled, now + STALL / 2), Change::None);
     assert_eq!(uncounted.note(0, Sign::Stalled, now + STALL), Change::Died);
@@ -230,7 +231,7 @@ fn a_replica_does_not_stand_still_while_nothing_of_it_is_awaited_but_first_token
     let mut waits = replicas(&[8]);
     // Two that were sent together: one is answered, the other waits for its first token ever since.
     let places = filled(&mut waits, 0, 2);
-    waits.flows(0);
+    waits.flows(places[0], now);
     at(&mut waits, 10, now + SECOND);
     waits.ended(0);
     waits.free(places[0]);

@@ -7,7 +7,7 @@ use tidemill_domain::{EngineKind, Source};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use super::{EngineError, Engines, Ready, answer};
+use super::{EngineError, Engines, Present, Ready, answer};
 
 /// How long the others may take once one has answered; those that take longer join later.
 const OTHERS_MAY_TAKE: Duration = Duration::from_secs(1);
@@ -44,7 +44,7 @@ pub(super) async fn attach(
     while let Some((url, answered)) = next(&mut engines.away, last_call).await {
         match answered {
             Ok(ready) => {
-                engines.join(&url, ready);
+                engines.join(Present::new(&url, ready));
                 last_call.get_or_insert_with(|| Instant::now() + OTHERS_MAY_TAKE);
             }
             Err(error) => {
@@ -102,25 +102,13 @@ impl Engines {
     pub(super) async fn joined(&mut self) {
         while let Some((url, answered)) = next(&mut self.away, None).await {
             match answered {
-                Ok(ready) if self.scores && ready.scoring_refusal.is_some() => {
-                    let reason = ready.scoring_refusal.unwrap_or_default();
-                    tracing::warn!(url, reason, "replica left out: it cannot score by likelihood");
-                }
-                Ok(ready)
-                    if ready
-                        .probed
-                        .context_length
-                        .is_some_and(|length| length < self.longest_answer) =>
-                {
-                    tracing::warn!(
-                        url,
-                        context_length = ready.probed.context_length,
-                        longest_answer = self.longest_answer,
-                        "replica left out: its context is shorter than an answer may be"
-                    );
-                }
                 Ok(ready) => {
-                    self.join(&url, ready);
+                    let late = Present::new(&url, ready);
+                    if let Some(reason) = self.late_refusal(&late) {
+                        tracing::warn!(url, reason, "replica left out: it cannot run what is served");
+                        continue;
+                    }
+                    self.join(late);
                     tracing::info!(url, "replica joined");
                     return;
                 }
@@ -236,6 +224,34 @@ mod tests {
         };
         let reason = engines.refusal(&manifest).unwrap();
         for part in [engine.url().as_str(), "likelihood", "choices"] {
+            assert!(reason.contains(part), "{reason}");
+        }
+    }
+
+    #[tokio::test]
+    async fn one_that_joins_late_and_lacks_what_is_wanted_is_left_out_with_the_reason() {
+        let engine = FakeEngine::builder().max_context(100).start().unwrap();
+        let config = Loader {
+            engine_kind: "vllm".to_owned(),
+            ..config(Duration::from_secs(30))
+        };
+        let mut engines = attach(&config, None, &[engine.url()], engine.model()).await.unwrap();
+        let mut manifest = crate::dispatch::tests::manifest_of(&[("wants", 1, 1, 90)]);
+        manifest.benchmarks[0].penalties.presence = 0.5;
+        assert_eq!(engines.refusal(&manifest), None);
+        let late = |kind, context_length| Present {
+            url: "http://late".to_owned(),
+            context_length,
+            kind,
+            scoring_refusal: None,
+        };
+        assert_eq!(engines.late_refusal(&late(EngineKind::Vllm, Some(90))), None);
+        let reason = engines.late_refusal(&late(EngineKind::LlamaCpp, None)).unwrap();
+        for part in ["http://late", "presence", "wants"] {
+            assert!(reason.contains(part), "{reason}");
+        }
+        let reason = engines.late_refusal(&late(EngineKind::Vllm, Some(89))).unwrap();
+        for part in ["89", "90", "wants"] {
             assert!(reason.contains(part), "{reason}");
         }
     }
