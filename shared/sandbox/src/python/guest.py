@@ -70,6 +70,7 @@ class Program(Side):
     """The program's side: what cannot be sent stays here and has a number."""
 
     taken = 1000
+    deepest = DEPTH * 3 // 4
 
     def __init__(self, names, sink, printing):
         self.names = names
@@ -102,7 +103,7 @@ class Program(Side):
             number = self.numbers[id(value)] = self.count
             self.kept[number] = value
         writer.out.append(b"h")
-        for part in (number, type(value).__name__[:100], hasattr(type(value), "__await__")):
+        for part in (number, type(value).__name__[:100], traits(type(value))):
             writer.value(part)
 
     def wrote(self, writer, value, depth):
@@ -158,11 +159,18 @@ class Program(Side):
         """What was printed since the last look, where the program did not put something else in the place."""
         try:
             self.printing.flush()
+            sys.stdout.flush()
         except Exception:
             return ""
         text = self.sink.kept.decode("utf-8", "replace")
         self.sink.kept.clear()
         return text
+
+
+def traits(kind):
+    # Not by hasattr: a class is called and may be iterated whatever its objects can.
+    has = {name for base in kind.__mro__ for name in vars(base)}
+    return sum(1 << number for number, trait in enumerate(TRAITS) if "__%s__" % trait in has)
 
 
 async def awaited(value):
@@ -203,15 +211,15 @@ def answer(program, frame):
     except BaseException as error:
         root = (False, raised(error))
     printed = program.printed()
-    for root in (root, None):
+    # What cannot be sent is an exception; one that cannot be sent goes without what it holds.
+    for _ in range(3):
         try:
-            if root is None:
-                root = (False, raised(failed)[:3] + ((), 0))
             return b"V" + graph.message(root + (printed,))
         except BaseException as error:
+            failed = raised(error)
+            root = (False, failed if root[0] else failed[:3] + ((), 0))
             graph.forget_from(first)
             graph.before = []
-            failed = error
     return b"V"
 
 

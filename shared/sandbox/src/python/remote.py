@@ -15,15 +15,8 @@ class Remote:
         if isinstance(self._target_there, int):
             self._of_tests.release(self._target_there)
 
-    def __call__(self, *arguments, **named):
-        made = ask(self, "call", arguments, tuple(named.items()))
-        target = self._target_there
-        if isinstance(made, Remote) and isinstance(target, str) and target[:1].isupper():
-            object.__setattr__(made, "_is_made", True)
-        return made
-
     def __getattr__(self, name):
-        if name == "__name__" and isinstance(self._target_there, str):
+        if name in ("__name__", "__qualname__") and isinstance(self._target_there, str):
             return self._target_there
         if name.startswith("__") and name.endswith("__") and name not in ("__name__", "__dict__", "__members__"):
             raise AttributeError(name)
@@ -47,25 +40,8 @@ class Remote:
     def __hash__(self):
         return ask(self, "hash") if self._is_made else object.__hash__(self)
 
-    def __contains__(self, value):
-        if self._is_made or isinstance(value, Remote):
-            return ask(self, "contains", (value,))
-        return any(value is one or value == one for one in self)
-
-    def __iter__(self):
-        iterator = ask(self, "iter")
-        if not isinstance(iterator, Remote):
-            return iter(iterator)
-        return more(iterator)
-
-    def __next__(self):
-        return next_of(self)
-
     def __repr__(self):
         return ask(self, "repr")
-
-    def __exit__(self, *_):
-        ask(self, "leave")
 
     def __reduce_ex__(self, _protocol):
         raise TypeError("an object of the program's cannot be pickled")
@@ -88,6 +64,19 @@ def more(iterator):
             return
 
 
+def call_of(remote, *arguments, **named):
+    made = ask(remote, "call", arguments, tuple(named.items()))
+    target = target_of(remote)
+    if isinstance(made, Remote) and made._type_there == target and target in remote._of_tests.classes:
+        object.__setattr__(made, "_is_made", True)
+    return made
+
+
+def iter_of(remote):
+    iterator = ask(remote, "iter")
+    return more(iterator) if isinstance(iterator, Remote) else iter(iterator)
+
+
 def next_of(remote):
     try:
         return ask(remote, "next")
@@ -95,6 +84,26 @@ def next_of(remote):
         if str(error).startswith("StopIteration:"):
             raise StopIteration from None
         raise
+
+
+def contains_of(remote, value):
+    if remote._is_made or isinstance(value, Remote):
+        return ask(remote, "contains", (value,))
+    return any(value is one or value == one for one in remote)
+
+
+def awaited_of(remote, *_):
+    """One step of a coroutine, which is all of it: the program's side waits."""
+    raise StopIteration(ask(remote, "await"))
+
+
+def await_of(remote):
+    return ask(remote, "await")
+    yield
+
+
+def throw_of(_remote, *error):
+    raise error[0]
 
 
 def compared(remote, other, deed, unequal):
@@ -131,10 +140,9 @@ def calculating(deed, turned=None):
     return calculate
 
 
-for _deed in "next len bool str int float complex abs round format reversed dir enter copy deepcopy".split():
-    if _deed != "next":
-        setattr(Remote, "__%s__" % _deed, asking(_deed))
-for _deed in "getitem setitem delitem neg pos invert index".split():
+for _deed in "bool str int float complex abs round format dir copy deepcopy".split():
+    setattr(Remote, "__%s__" % _deed, asking(_deed))
+for _deed in "setitem delitem neg pos invert index".split():
     setattr(Remote, "__%s__" % _deed, asking(_deed))
 for _deed in "lt le gt ge".split():
     setattr(Remote, "__%s__" % _deed, calculating(_deed))
@@ -144,30 +152,83 @@ for _deed in "add sub mul truediv floordiv mod pow matmul and or xor lshift rshi
     setattr(Remote, "__r%s__" % _deed, calculating(_there, "r_" + _there))
 
 
-class Waiting(Remote):
-    # What the program's side waits for, when the tests do.
+# What a remote object has for each of its traits.
+USES = {
+    "call": {"__call__": call_of},
+    "iter": {"__iter__": iter_of},
+    "next": {"__next__": next_of},
+    "len": {"__len__": asking("len")},
+    "getitem": {"__getitem__": asking("getitem")},
+    "contains": {"__contains__": contains_of},
+    "reversed": {"__reversed__": asking("reversed")},
+    "enter": {"__enter__": asking("enter"), "__exit__": lambda remote, *_: ask(remote, "leave") and None},
+    "await": {
+        "__await__": await_of,
+        "__next__": awaited_of,
+        "send": awaited_of,
+        "throw": throw_of,
+        "close": lambda remote: None,
+    },
+}
+KINDS = {}
 
-    __slots__ = ()
 
-    def __await__(self):
-        return ask(self, "await")
-        yield
+def remote_kind(name, traits):
+    """The class of remote objects of a type of that name, which can do so much."""
+    kind = KINDS.get((name, traits))
+    if kind is None:
+        contents = {"__slots__": (), "__module__": "program"}
+        for number, trait in enumerate(TRAITS):
+            if traits >> number & 1:
+                contents.update(USES[trait])
+        kind = KINDS[name, traits] = type(name, (Remote,), contents)
+    return kind
 
-    def __next__(self):
-        raise StopIteration(ask(self, "await"))
 
-    def send(self, _value):
-        raise StopIteration(ask(self, "await"))
+def nodes(tree):
+    """A syntax tree and all below."""
+    yield tree
+    for field in tree._fields:
+        content = getattr(tree, field, None)
+        for part in content if isinstance(content, list) else (content,):
+            if hasattr(part, "_fields"):
+                yield from nodes(part)
 
-    def throw(self, *error):
-        raise error[0]
 
-    def close(self):
-        pass
+def is_class(name, known, source):
+    """Whether the tests take a name for a class: by the prelude, else by how it is written and used.
+
+    The program does not say, or a function that is called by one of these names could give what is asked whether it is right.
+    """
+    if known is not None:
+        return isinstance(known, type)
+    if not name[:1].isupper() or "_" in name:
+        return False
+    tree = list(nodes(compile(source, "tests", "exec", 0x400)))  # The tree alone.
+
+    def of(node, kind, **wanted):
+        return type(node).__name__ == kind and all(getattr(node, field) == value for field, value in wanted.items())
+
+    def makes(node):
+        return of(node, "Call") and of(node.func, "Name", id=name)
+
+    assigned = [target for node in tree if of(node, "Assign") and makes(node.value) for target in node.targets]
+    made = {target.id for target in assigned if of(target, "Name")}
+    for node in tree:
+        if of(node, "Attribute") and (makes(node.value) or of(node.value, "Name") and node.value.id in made | {name}):
+            return True
+        if of(node, "Call") and of(node.func, "Name", id="isinstance") and of(node.args[-1], "Name", id=name):
+            return True
+        if of(node, "Compare"):
+            sides = [node.left, *node.comparators]
+            if any(map(makes, sides)) and any(of(side, "BinOp") for side in sides):
+                return True
+    return False
 
 
 def entry_point(tests, name):
     """What stands for a name of the program's: an exception is known by its name, and caught by that."""
     if name[:1].isupper() and name.endswith(("Error", "Exception", "Warning")):
         return type(name, (Exception,), {"__module__": "program"})
-    return Remote(tests, name, "function")
+    all_but = sum(1 << number for number, trait in enumerate(TRAITS) if trait not in ("next", "await", "enter", "reversed"))
+    return remote_kind("Remote", all_but)(tests, name, "function")

@@ -1,9 +1,15 @@
 
 
+# What an object of the program's can do, by which the tests' side knows how it may be used; a number has a bit for each.
+TRAITS = "call iter next len getitem contains await reversed enter".split()
+
+
 class Side:
     """What the two sides of a call have in common: objects that are known by name on both, or that stay where they are."""
 
     taken = 1000000
+    # What came from the program is within what may go back to it.
+    deepest = DEPTH
 
     def named(self, name):
         """The class of that name of this side."""

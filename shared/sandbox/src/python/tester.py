@@ -21,6 +21,7 @@ class Tests(Side):
         self.calls = 0
         self.fault = None
         self.compared = None
+        self.classes = set()
         self.released = []
         self.remotes = {}
         self.stdin = sys.stdin
@@ -43,25 +44,29 @@ class Tests(Side):
         return tuple(name for name, kind in self.names.items() if isinstance(kind, type) and is_data(kind))
 
     def write_other(self, writer, value):
+        if getattr(value, "gi_code", None) is _going_on.__code__:
+            raise ProgramError("the program's iterator has more than %d values" % self.taken)
         raise Unpassable("an object of type %s" % type(value).__name__)
 
     def wrote(self, writer, value, depth):
         if isinstance(value, Remote):
             writer.out.append(b"h")
-            for part in (target_of(value), "", False):
+            for part in (target_of(value), "", 0):
                 writer.value(part)
             return True
         return super().wrote(writer, value, depth)
 
     def read_kept(self, parts):
-        number, name, waits = parts
-        if type(number) is not int or type(name) is not str:
+        number, name, traits = parts
+        if type(number) is not int or type(name) is not str or type(traits) is not int:
             raise ValueError("no object")
         known = self.remotes.get(number)
         remote = None if known is None else known()
         if remote is None:
-            remote = (Waiting if waits is True else Remote)(self, number, name)
+            remote = remote_kind(name, traits)(self, number, name)
             self.remotes[number] = _weakref.ref(remote)
+            if number in self.released:
+                self.released.remove(number)
         return remote
 
     def release(self, number):
@@ -82,7 +87,7 @@ class Tests(Side):
             name = target if isinstance(target, str) else deed
             self.fault = "the tests pass %s to %s, and only plain values can be passed" % (error, name)
             raise
-        self.calls += deed == "call"
+        self.calls += 1
         self.channel.send(b"C" + frame)
         reply = self.channel.receive()
         if reply is None:
@@ -190,6 +195,8 @@ def run(tests, job):
     except BaseException as error:
         return b"B", "the tests do not load: %s: %s" % (type(error).__name__, error)
     for name in job["entry_points"]:
+        if is_class(name, names.get(name), job["tests"]):
+            tests.classes.add(name)
         names[name] = entry_point(tests, name)
     failed = None
     try:

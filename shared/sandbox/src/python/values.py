@@ -66,8 +66,8 @@ class Writer:
         self.items(b"t", parts, depth)
 
     def value(self, value, depth=0):
-        if depth > DEPTH:
-            raise Unpassable("a value that is nested more than %d times" % DEPTH)
+        if depth > (DEPTH if self.graph is None else self.graph.side.deepest):
+            raise Unpassable("a value that is nested too deeply")
         if value is None or value is ...:
             return self.out.append(b"." if value is ... else b"N")
         kind, graph = type(value), self.graph

@@ -5,7 +5,7 @@ use super::*;
 /// What is expected of a run.
 enum Outcome {
     Right,
-    /// Wrong, with this in the reason.
+    /// Wrong, with this in the reason; of several bounds the host says which comes first.
     Wrong(&'static str),
     /// No verdict, with this in the fault.
     No(&'static str),
@@ -258,8 +258,123 @@ else: assert 0"),
 }
 
 #[tokio::test]
+async fn objects_do_what_they_can_and_no_more() {
+    all_are(vec![
+        row(
+            "an iterator without end",
+            Right,
+            "f",
+            "",
+            "import itertools\ndef f(x): return itertools.count(x)",
+            "g = f(3)\nfor i in range(3, 3000): assert next(g) == i",
+        ),
+        row(
+            "a generator that fails",
+            Right,
+            "f",
+            "",
+            "def f(x):\n  yield 1\n  raise ValueError('no')",
+            "try: list(f(1))\nexcept ValueError as e: assert str(e) == 'no'\nelse: assert 0",
+        ),
+        row(
+            "an object that cannot be called",
+            Wrong("AssertionError"),
+            "f",
+            "",
+            "def f(x): return object()",
+            "assert callable(f(1))",
+        ),
+        row("a name of a type", Right, "P", "", "class P: pass", "assert type(P()).__name__ == 'P' and callable(P)"),
+        row(
+            "a class with items",
+            Right,
+            "L",
+            "",
+            "class L:\n  def __init__(s): s.a = [1, 2]\n  def __getitem__(s, i): return s.a[i]\n  def __len__(s): return 2\n  \
+             def __contains__(s, x): return x in s.a",
+            "l = L()\nassert l[0] == 1 and l[0:2] == [1, 2] and len(l) == 2 and 2 in l and 5 not in l and list(l) == [1, 2]",
+        ),
+        row(
+            "an enumeration",
+            Right,
+            "C",
+            "",
+            "import enum\nclass C(enum.Enum):\n  A = 1\n  B = 2",
+            "assert [c.name for c in C] == ['A', 'B'] and C(1).name == 'A' and C['B'].value == 2 and C(1) is C.A",
+        ),
+        row(
+            "a property that checks",
+            Right,
+            "P",
+            "",
+            "class P:\n  _a = 1\n  @property\n  def a(s): return s._a\n  @a.setter\n  def a(s, v):\n    if v < 0: raise ValueError\n    s._a = v",
+            "p = P(); p.a = 3\nassert p.a == 3 and not hasattr(p, 'b')\ntry: p.a = -1\nexcept ValueError: pass\nelse: assert 0",
+        ),
+        row(
+            "a copy",
+            Right,
+            "P",
+            "",
+            "class P:\n  def __init__(s): s.a = [1]",
+            "import copy\np = P(); q = copy.deepcopy(p); p.a = [2]\nassert q.a == [1]",
+        ),
+        row(
+            "a standard output of its own",
+            Right,
+            "f",
+            "",
+            "import sys, io\nsys.stdout = io.TextIOWrapper(sys.stdout.buffer)\ndef f(x): sys.stdout.buffer.write(b'a'); print('b')",
+            "import io, contextlib\nb = io.StringIO()\nwith contextlib.redirect_stdout(b): f(3)\nassert b.getvalue() == 'ab\\n'",
+        ),
+        row(
+            "a class with operators alone",
+            Right,
+            "Money",
+            "",
+            "class Money:\n  def __init__(s, n): s.n = n\n  def __mul__(s, k): return Money(s.n * k)\n  def __eq__(s, o): return s.n == o.n",
+            "assert Money(2) * 3 == Money(6)\nassert not Money(2) * 3 == Money(5)",
+        ),
+        row("a constant of a class", Right, "M", "", "class M: K = 3", "assert M.K == 3"),
+    ])
+    .await;
+}
+
+#[tokio::test]
 async fn what_does_not_cross_is_no_way_to_be_right() {
     all_are(vec![
+        row(
+            "an iterator without end, given back",
+            Wrong(""),
+            "f",
+            "",
+            "import itertools\ndef f(x): return itertools.count()",
+            "assert f(f(1)) == 3",
+        ),
+        row(
+            "equals everything, from a function in CapWords",
+            Wrong("object of type Solve"),
+            "Solve",
+            "",
+            "class Solve:\n  def __init__(s, x): pass\n  __eq__ = lambda s, o: True\n  __sub__ = lambda s, o: 0",
+            "assert Solve(3) == 9",
+        ),
+        row(
+            "equals everything, from a function of the prelude",
+            Wrong("object of type Solve"),
+            "Solve",
+            "def Solve(x): pass",
+            "class Solve:\n  def __init__(s, x): s.x = x\n  __eq__ = lambda s, o: True",
+            "assert Solve(3) == 9\nassert Solve(3).x == 3",
+        ),
+        row(
+            "a test that is left out",
+            Wrong("AssertionError"),
+            "f",
+            "",
+            "import unittest\ndef f(x): raise unittest.SkipTest",
+            "import unittest\nclass T(unittest.TestCase):\n  def test(self): self.assertEqual(f(2), 4)\n\
+             r = unittest.TextTestRunner().run(unittest.defaultTestLoader.loadTestsFromTestCase(T))\nassert r.wasSuccessful()",
+        ),
         row(
             "equals everything",
             Wrong("object of type A"),
