@@ -11,9 +11,9 @@ use tidemill_sandbox::{Check, Command, Limits, Verdict};
 use crate::Error;
 use crate::answer::{Answer, Credit, Finding};
 
-pub(crate) const NAME: &str = "code@1";
+pub(crate) const NAME: &str = "code@2";
 
-const FENCED: &str = "fenced-block@1";
+const FENCED: &str = "fenced-block@2";
 const WHOLE: &str = "whole-answer@1";
 const CONTINUED: &str = "continuation@1";
 
@@ -41,9 +41,10 @@ impl Code {
         if answer.text().trim().is_empty() {
             return Ok(None);
         }
-        let block = match self.program {
-            ProgramPlace::Fenced => block(answer.text(), &names),
-            ProgramPlace::Continued => None,
+        let block = match (self.program, &self.language) {
+            (ProgramPlace::Fenced, CodeLanguage::Python) => block(answer.text(), &names),
+            (ProgramPlace::Fenced, CodeLanguage::Command { .. }) => block(answer.text(), &[]),
+            (ProgramPlace::Continued, _) => None,
         };
         let (extractor, raw) = match (self.program, block) {
             (ProgramPlace::Continued, _) => (CONTINUED, answer.text()),
@@ -127,24 +128,61 @@ struct Block<'t> {
     indentation: usize,
 }
 
-/// The last block that has one of the names, for models correct themselves and end with examples of use; else the last. One
-/// that is not closed goes on to the end.
+/// The last block that defines most of the names, for models correct themselves and end with examples of use; else the last that
+/// gives one of them a value; else the last. One that is not closed goes on to the end. Blocks are not joined.
 fn block<'t>(text: &'t str, names: &[&str]) -> Option<Block<'t>> {
     let blocks: Vec<Block<'_>> = blocks(text)
         .into_iter()
         .filter(|block| !block.content.trim().is_empty())
         .collect();
-    let defines = |block: &&Block<'_>| names.iter().any(|name| defines(block.content, name));
-    blocks.iter().rfind(defines).or(blocks.last()).copied()
+    let defined = |block: &Block<'_>| {
+        let counted = |rule: fn(&str, usize, &str) -> bool| {
+            let is_there = |name: &&&str| {
+                let mut lines = block.content.lines().map(|line| depth(line, block.indentation));
+                lines.any(|(line, depth)| rule(line, depth, name))
+            };
+            names.iter().filter(is_there).count()
+        };
+        match counted(defines) {
+            0 => (0, counted(sets)),
+            definitions => (definitions, 0),
+        }
+    };
+    blocks.iter().max_by_key(|block| defined(block)).copied()
 }
 
-fn defines(source: &str, name: &str) -> bool {
-    source.match_indices(name).any(|(start, _)| {
-        let before = source[..start].trim_end_matches([' ', '\t']);
-        let after = source[start + name.len()..].trim_start_matches([' ', '\t']);
-        (before.ends_with("def") || before.ends_with("class") || before.ends_with('\n') || before.is_empty())
-            && after.starts_with(['(', ':', '='])
-    })
+/// A line without its indentation, and how much of that is more than the fence has.
+fn depth(line: &str, fence: usize) -> (&str, usize) {
+    let rest = line.trim_start_matches(BLANK);
+    (rest, (line.len() - rest.len()).saturating_sub(fence))
+}
+
+/// `def name(`, `async def name(`, `class name`: at any depth, for definitions may stand under a condition.
+fn defines(line: &str, _depth: usize, name: &str) -> bool {
+    let plain = after(line, "async").unwrap_or(line);
+    let rest = after(plain, "def").or_else(|| after(plain, "class"));
+    rest.and_then(|rest| rest.strip_prefix(name))
+        .is_some_and(|rest| rest.trim_start_matches(BLANK).starts_with(['(', ':', '[']))
+}
+
+const BLANK: [char; 2] = [' ', '\t'];
+
+/// What stands after a word and some space.
+fn after<'l>(line: &'l str, word: &str) -> Option<&'l str> {
+    let rest = line.strip_prefix(word)?;
+    rest.starts_with(BLANK).then(|| rest.trim_start_matches(BLANK))
+}
+
+/// `name = ` or `name: type = `, where no block is open.
+fn sets(line: &str, depth: usize, name: &str) -> bool {
+    let Some(rest) = line.strip_prefix(name).map(|rest| rest.trim_start_matches(BLANK)) else {
+        return false;
+    };
+    let value = match rest.strip_prefix(':') {
+        Some(annotated) => annotated.split_once('=').map(|(_, value)| value),
+        None => rest.strip_prefix('='),
+    };
+    depth == 0 && value.is_some_and(|value| !value.starts_with('='))
 }
 
 fn blocks(text: &str) -> Vec<Block<'_>> {

@@ -50,6 +50,43 @@ fn a_program_is_the_last_block_that_defines_what_is_tested() {
             "g(2)\n",
         ),
         (
+            "```python\ndef f(x): return 1\n```\nOutput:\n```python\nf(2)  # 4\n```",
+            "def f(x): return 1\n",
+        ),
+        (
+            "```python\ndef f(x): return 1\n```\nOutput:\n```\nf(2) -> 4\nf: 4\nf == 4\n```",
+            "def f(x): return 1\n",
+        ),
+        (
+            "```python\ndef f(x): return 1\n```\n```python\nf = f\nassert f(2) == 4\n```",
+            "def f(x): return 1\n",
+        ),
+        (
+            "```python\ndef f(x): return 1\n```\n```python\ndef test_f():\n    f = 3\n```\n```bash\nf() { echo; }\n```",
+            "def f(x): return 1\n",
+        ),
+        (
+            "```python\nimport math\n```\n```python\n@cache\nasync  def f (x): return 1\n```\n```\nf(3)\n```",
+            "@cache\nasync  def f (x): return 1\n",
+        ),
+        (
+            "```python\nclass f:\n    pass\n```\n```\nclassf: f(1)\nundef f(x)\n```",
+            "class f:\n    pass\n",
+        ),
+        (
+            "```python\nif True:\n    def f[T](x): return 1\n```\n```\nx = f(1)\n```",
+            "if True:\n    def f[T](x): return 1\n",
+        ),
+        ("```python\nf: object = abs\n```\n```\nf(1)\n```", "f: object = abs\n"),
+        (
+            "1. So:\n   ```\n   f = abs\n   ```\n   ```\n   f(1)\n   ```\n",
+            "f = abs\n",
+        ),
+        (
+            "```\ndef f(x): return 1\nf = g(f)\n```\n```\ndef f(x): return 2\n```\n",
+            "def f(x): return 2\n",
+        ),
+        (
             "~~~\ndef f(x):\n    '''\n```\n    '''\n~~~",
             "def f(x):\n    '''\n```\n    '''\n",
         ),
@@ -79,6 +116,15 @@ fn a_program_is_the_last_block_that_defines_what_is_tested() {
 }
 
 #[test]
+fn of_several_names_most_are_in_one_block() {
+    let mut item = problem();
+    item.material[1].1 = "encode decode".to_owned();
+    let both = "def encode(x): pass\ndef decode(x): pass\n";
+    let text = format!("```\n{both}```\nFaster:\n```\ndef encode(x): pass\n```\n```\nencode(1)\ndecode(1)\n```");
+    assert_eq!(program(ProgramPlace::Fenced, &item, &text).unwrap().0, both);
+}
+
+#[test]
 fn no_answer_holds_no_program() {
     for place in [ProgramPlace::Fenced, ProgramPlace::Continued] {
         for text in ["", " \n\t", "<think>def f(x): return 1", "<think>a</think>\n"] {
@@ -105,7 +151,7 @@ fn a_continuation_goes_on_where_the_prefix_ends() {
     let (source, finding) = program(ProgramPlace::Fenced, &item, "```\nf = abs\n```").unwrap();
     assert_eq!(
         (source.as_str(), finding.extractor),
-        ("def f(x):\n\nf = abs\n", "fenced-block@1")
+        ("def f(x):\n\nf = abs\n", "fenced-block@2")
     );
 }
 

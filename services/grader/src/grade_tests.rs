@@ -458,7 +458,7 @@ async fn without_a_sandbox_a_program_is_not_run_and_not_wrong() {
         .unwrap();
     assert_eq!(
         (grade.outcome, grade.grader.as_str(), grade.graded),
-        (Outcome::GraderError, "code@1", Timestamp(9))
+        (Outcome::GraderError, "code@2", Timestamp(9))
     );
     let reason = grade.reason.unwrap();
     assert!(
@@ -523,7 +523,7 @@ async fn a_sandbox_that_does_not_start_any_more_is_looked_at_again() {
     let right = graded("```python\ndef f(x): return x\n```").await;
     assert_eq!(right.outcome, Outcome::Correct, "{:?}", right.reason);
     assert!(right.reason.unwrap().contains("[sandbox: "));
-    assert_eq!(right.extractor.as_deref(), Some("fenced-block@1"));
+    assert_eq!(right.extractor.as_deref(), Some("fenced-block@2"));
     let wrong = graded("def f(x): return 2").await;
     assert_eq!(wrong.outcome, Outcome::Incorrect, "{:?}", wrong.reason);
     drop(folder);

@@ -1,5 +1,6 @@
 //! Tests of a Python program, run by a process that the program cannot reach.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::channel::{Channel, Received};
@@ -68,6 +69,24 @@ enum Stop {
     Wall,
 }
 
+/// Who has whose word: calls that went to the program, and answers that came. To be loaded is its first call.
+#[derive(Debug, Default)]
+struct Calls {
+    made: AtomicU64,
+    answered: AtomicU64,
+}
+
+impl Calls {
+    fn is_the_programs_turn(&self) -> bool {
+        self.made.load(Ordering::Relaxed) >= self.answered.load(Ordering::Relaxed)
+    }
+
+    /// The tests have something of the program's to work on.
+    fn has_answered(&self) -> bool {
+        self.answered.load(Ordering::Relaxed) > 1
+    }
+}
+
 pub(crate) async fn check(host: &Host, check: &Check, limits: &Limits) -> Result<Verdict, Fault> {
     let program = vec![("program", Value::from(check.program.as_str()))];
     let tests = vec![
@@ -79,11 +98,12 @@ pub(crate) async fn check(host: &Host, check: &Check, limits: &Limits) -> Result
         Confined::start(host, Role::Guest, limits, program),
         Confined::start(host, Role::Tester, limits, tests)
     )?;
+    let calls = Calls::default();
     let stop = {
         let (to_program, program_watch, _) = program.parts();
         let (to_tests, tests_watch, _) = tests.parts();
         tokio::select! { biased;
-            stop = talk(to_program, to_tests) => stop,
+            stop = talk(to_program, to_tests, &calls) => stop,
             limit = program_watch.over() => Stop::ProgramOver(limit),
             limit = tests_watch.over() => Stop::TestsOver(limit),
             () = tokio::time::sleep(limits.wall) => Stop::Wall,
@@ -93,11 +113,11 @@ pub(crate) async fn check(host: &Host, check: &Check, limits: &Limits) -> Result
         program.end(stop != Stop::ProgramGone),
         tests.end(stop != Stop::TestsGone)
     );
-    verdict(stop, &program?, &tests?, limits)
+    verdict(stop, &calls, &program?, &tests?, limits)
 }
 
 /// Carries calls from the tests to the program and answers back, until there is a reason to stop.
-async fn talk(program: &mut Channel, tests: &mut Channel) -> Stop {
+async fn talk(program: &mut Channel, tests: &mut Channel, calls: &Calls) -> Stop {
     match received(program.receive().await) {
         Ok(frame) if frame == b"L" => {}
         Ok(frame) => match frame.strip_prefix(b"E") {
@@ -106,6 +126,7 @@ async fn talk(program: &mut Channel, tests: &mut Channel) -> Stop {
         },
         Err(stop) => return stop,
     }
+    calls.answered.fetch_add(1, Ordering::Relaxed);
     loop {
         let Received::Frame(frame) = tests.receive().await else {
             return Stop::TestsGone;
@@ -113,9 +134,13 @@ async fn talk(program: &mut Channel, tests: &mut Channel) -> Stop {
         let Some(call) = frame.strip_prefix(b"C") else {
             return Stop::Said(frame);
         };
+        calls.made.fetch_add(1, Ordering::Relaxed);
         program.send(call).await;
         match received(program.receive().await) {
-            Ok(answer) => tests.send(&answer).await,
+            Ok(answer) => {
+                calls.answered.fetch_add(1, Ordering::Relaxed);
+                tests.send(&answer).await;
+            }
             Err(stop) => return stop,
         }
     }
@@ -131,7 +156,7 @@ fn received(received: Received) -> Result<Vec<u8>, Stop> {
 }
 
 /// What a stop means: pure.
-fn verdict(stop: Stop, program: &End, tests: &End, limits: &Limits) -> Result<Verdict, Fault> {
+fn verdict(stop: Stop, calls: &Calls, program: &End, tests: &End, limits: &Limits) -> Result<Verdict, Fault> {
     match stop {
         Stop::Said(frame) => said(&frame),
         Stop::NotLoaded(error) => {
@@ -144,17 +169,48 @@ fn verdict(stop: Stop, program: &End, tests: &End, limits: &Limits) -> Result<Ve
         }),
         Stop::ProgramOver(limit) => Ok(Verdict::over(limit, "the program")),
         // The tests work on the program's answers, and end for right ones.
-        Stop::TestsOver(limit) => Ok(Verdict::over(limit, "the tests, on the program's answers,")),
+        Stop::TestsOver(limit) if calls.has_answered() => Ok(Verdict::over(limit, TESTS)),
+        Stop::TestsOver(limit) => Err(Fault::Tests(format!(
+            "the tests went over their {limit} and called nothing"
+        ))),
         Stop::ProgramGone => program.of_guest(limits, "the program"),
-        Stop::TestsGone => match tests.of_guest(limits, "the tests, on the program's answers,")? {
+        Stop::TestsGone => match tests.of_guest(limits, TESTS)? {
             over @ Verdict { limit: Some(_), .. } => Ok(over),
             other => Err(Fault::Host(format!("the tests' process is gone: {}", other.reason))),
         },
-        Stop::Wall => Err(Fault::Wall {
-            wall: limits.wall,
-            cpu: program.most.cpu,
-        }),
+        Stop::Wall => {
+            let starved = program.starved + tests.starved;
+            let cpu = program.most.cpu + tests.most.cpu;
+            over_time(limits, cpu, starved)?;
+            if calls.is_the_programs_turn() {
+                Ok(Verdict::over(Limit::Time, "the program"))
+            } else if calls.has_answered() {
+                Ok(Verdict::over(Limit::Time, TESTS))
+            } else {
+                Err(Fault::Tests(format!(
+                    "the tests called nothing within {:?}",
+                    limits.wall
+                )))
+            }
+        }
     }
+}
+
+const TESTS: &str = "the tests, on the program's answers,";
+
+/// What it means that the time is over: the limit is the guest's fault, unless the host kept it from running for a quarter.
+///
+/// # Errors
+/// [`Fault::Wall`] when the host did not run it.
+pub(crate) fn over_time(limits: &Limits, cpu: Duration, starved: Duration) -> Result<(), Fault> {
+    if starved >= limits.wall / 4 {
+        return Err(Fault::Wall {
+            wall: limits.wall,
+            cpu,
+            starved,
+        });
+    }
+    Ok(())
 }
 
 fn said(frame: &[u8]) -> Result<Verdict, Fault> {

@@ -9,6 +9,7 @@ fn end(status: Option<i32>) -> End {
         status: status.map(ExitStatus::from_raw),
         printed: "something\nlast\n".to_owned(),
         most: Usage::default(),
+        starved: Duration::ZERO,
         was_killed_for_memory: false,
         is_host_short_of_memory: false,
     }
@@ -19,8 +20,16 @@ fn exit(code: i32) -> Option<i32> {
     Some(code << 8)
 }
 
+/// What was asked of the program and answered, with its being loaded.
+fn calls(made: u64, answered: u64) -> Calls {
+    Calls {
+        made: made.into(),
+        answered: answered.into(),
+    }
+}
+
 fn stopped(stop: Stop, program: &End) -> Result<Verdict, Fault> {
-    verdict(stop, program, &end(exit(0)), &Limits::default())
+    verdict(stop, &calls(0, 1), program, &end(exit(0)), &Limits::default())
 }
 
 #[test]
@@ -65,9 +74,13 @@ fn what_the_host_did_says_nothing_of_the_program() {
     assert!(stopped(Stop::ProgramGone, &starved).unwrap_err().is_retryable());
     let killed = end(Some(libc::SIGKILL));
     assert!(matches!(stopped(Stop::ProgramGone, &killed), Err(Fault::Host(_))));
-    let wall = stopped(Stop::Wall, &end(None)).unwrap_err();
-    assert!(wall.is_retryable() && matches!(wall, Fault::Wall { .. }));
-    let gone = verdict(Stop::TestsGone, &end(None), &end(exit(3)), &Limits::default());
+    let gone = verdict(
+        Stop::TestsGone,
+        &calls(1, 1),
+        &end(None),
+        &end(exit(3)),
+        &Limits::default(),
+    );
     assert!(matches!(gone, Err(Fault::Host(_))), "{gone:?}");
 }
 
@@ -76,4 +89,55 @@ fn tests_that_cannot_run_are_no_verdict_and_are_not_tried_again() {
     let broken = stopped(Stop::Said(b"Bthe tests do not load".to_vec()), &end(None)).unwrap_err();
     assert!(!broken.is_retryable());
     assert_eq!(broken.to_string(), "run the tests: the tests do not load");
+}
+
+#[test]
+fn a_time_limit_is_the_programs_unless_the_host_did_not_run_it() {
+    let wall = |calls: &Calls, program: u64, tests: u64| {
+        let starved = |seconds| End {
+            starved: Duration::from_secs(seconds),
+            ..end(None)
+        };
+        verdict(
+            Stop::Wall,
+            calls,
+            &starved(program),
+            &starved(tests),
+            &Limits::default(),
+        )
+    };
+    for (made, answered) in [(0, 0), (1, 1), (7, 7)] {
+        let over = wall(&calls(made, answered), 10, 4).unwrap();
+        assert_eq!((over.is_right, over.limit), (false, Some(Limit::Time)));
+        assert_eq!(over.reason, "the program went over its time_limit");
+        for (program, tests) in [(15, 0), (60, 0), (8, 8)] {
+            let fault = wall(&calls(made, answered), program, tests).unwrap_err();
+            assert!(fault.is_retryable() && matches!(fault, Fault::Wall { .. }), "{fault}");
+        }
+    }
+    let tests = wall(&calls(3, 4), 0, 0).unwrap();
+    assert_eq!(
+        tests.reason,
+        "the tests, on the program's answers, went over its time_limit"
+    );
+    let nothing = wall(&calls(0, 1), 0, 0).unwrap_err();
+    assert!(
+        !nothing.is_retryable() && nothing.to_string().contains("called nothing"),
+        "{nothing}"
+    );
+}
+
+#[test]
+fn tests_that_take_too_long_without_the_program_are_no_verdict() {
+    let over = |calls: &Calls| {
+        verdict(
+            Stop::TestsOver(Limit::Cpu),
+            calls,
+            &end(None),
+            &end(None),
+            &Limits::default(),
+        )
+    };
+    assert!(over(&calls(0, 1)).is_err_and(|fault| !fault.is_retryable()));
+    assert_eq!(over(&calls(1, 2)).unwrap().limit, Some(Limit::Cpu));
 }

@@ -3,6 +3,7 @@
 use tokio::io::AsyncWriteExt;
 
 use crate::channel::{Channel, Received};
+use crate::check::over_time;
 use crate::confined::{Confined, End};
 use crate::host::{Host, Role};
 use crate::value::Value;
@@ -169,10 +170,8 @@ fn ran(stop: Stop, end: End, limits: &Limits) -> Result<Ran, Fault> {
     let (ended, printed) = match stop {
         Stop::Refused(fault) => return Err(fault),
         Stop::Wall => {
-            return Err(Fault::Wall {
-                wall: limits.wall,
-                cpu: end.most.cpu,
-            });
+            over_time(limits, end.most.cpu, end.starved)?;
+            (Ended::Over(Limit::Time), Vec::new())
         }
         Stop::Over(limit, printed) => (Ended::Over(limit), printed),
         Stop::Gone(printed) => match end.of_guest(limits, "the program")?.limit {

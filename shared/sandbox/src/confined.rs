@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use command_fds::{CommandFdExt, FdMapping};
+use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, ChildStderr, Command};
 use tokio::task::JoinHandle;
@@ -30,7 +31,7 @@ const KEPT: usize = 64 << 10;
 pub(crate) struct Confined {
     pub(crate) channel: Channel,
     pub(crate) watch: Watch,
-    child: Child,
+    child: Owned,
     printed: Printed,
     killed_before: u64,
 }
@@ -42,6 +43,8 @@ pub(crate) struct End {
     pub(crate) status: Option<ExitStatus>,
     pub(crate) printed: String,
     pub(crate) most: Usage,
+    /// For how long it wanted a CPU and had none.
+    pub(crate) starved: Duration,
     pub(crate) was_killed_for_memory: bool,
     /// The host killed something for want of memory meanwhile.
     pub(crate) is_host_short_of_memory: bool,
@@ -79,8 +82,9 @@ impl Confined {
     /// Starts a role up to where it waits for its job: it has read nothing yet, so it can be put under watch first.
     async fn waiting(host: &Host, role: Role, limits: &Limits) -> Result<Self, Fault> {
         let killed_before = tree::killed_for_memory();
-        let mut child = command(host, role, limits)?.spawn().map_err(set_up)?;
-        let (Some(sink), Some(source), Some(printed)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        let mut child = Owned(command(host, role, limits)?.spawn().map_err(set_up)?);
+        let (Some(sink), Some(source), Some(printed)) =
+            (child.0.stdin.take(), child.0.stdout.take(), child.0.stderr.take())
         else {
             return Err(Fault::SetUp("the sandbox has no channel".to_owned()));
         };
@@ -88,12 +92,12 @@ impl Confined {
         let printed = Printed::of(printed);
         let first = tokio::time::timeout(STARTING, channel.receive()).await;
         if first != Ok(Received::Frame(b"R".to_vec())) {
-            child.start_kill().map_err(set_up)?;
-            let status = child.wait().await.map_err(set_up)?;
+            child.kill_all();
+            let status = child.0.wait().await.map_err(set_up)?;
             let printed = printed.whole().await;
             return Err(Fault::SetUp(format!("it did not start ({status}): {}", printed.trim())));
         }
-        let root = child.id().and_then(|pid| tree::children(pid).first().copied());
+        let root = child.0.id().and_then(|pid| tree::children(pid).first().copied());
         let root = root.ok_or_else(|| Fault::SetUp("the sandbox has no first process".to_owned()))?;
         let group = host
             .cgroups
@@ -133,7 +137,7 @@ impl Confined {
 
     /// The parts that a run waits for at once.
     pub(crate) const fn parts(&mut self) -> (&mut Channel, &Watch, &mut Child) {
-        (&mut self.channel, &self.watch, &mut self.child)
+        (&mut self.channel, &self.watch, &mut self.child.0)
     }
 
     /// Ends the sandbox and everything in it, at once or after some time to end by itself.
@@ -144,12 +148,12 @@ impl Confined {
         let status = if at_once {
             None
         } else {
-            tokio::time::timeout(LEAVING, self.child.wait())
+            tokio::time::timeout(LEAVING, self.child.0.wait())
                 .await
                 .ok()
                 .and_then(Result::ok)
         };
-        let most = self.watch.most();
+        let (most, starved) = self.watch.most();
         let was_killed_for_memory = self
             .watch
             .group
@@ -161,6 +165,7 @@ impl Confined {
         if status.is_none() {
             // It ends with its guest; killed, for all to be over whatever it waits for.
             self.child
+                .0
                 .kill()
                 .await
                 .map_err(|error| Fault::Host(error.to_string()))?;
@@ -169,9 +174,38 @@ impl Confined {
             status,
             printed: self.printed.whole().await,
             most,
+            starved,
             was_killed_for_memory,
             is_host_short_of_memory: tree::killed_for_memory() > self.killed_before,
         })
+    }
+}
+
+/// Bubblewrap, and what it has started so far. Until it is told to go on, which is when bubblewrap has set its names up, its
+/// first process waits for bubblewrap alone and would outlive it; both are of one process group, and are killed at once.
+#[derive(Debug)]
+struct Owned(Child);
+
+impl Owned {
+    /// Kills bubblewrap and, while that sets the sandbox up, what it has started.
+    fn kill_all(&self) {
+        // A process that was not waited for keeps its number, and so the group's.
+        let group = self
+            .0
+            .id()
+            .and_then(|pid| i32::try_from(pid).ok())
+            .and_then(Pid::from_raw);
+        if let Some(group) = group
+            && let Err(error) = kill_process_group(group, Signal::KILL)
+        {
+            tracing::trace!(%error, "a sandbox had ended");
+        }
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        self.kill_all();
     }
 }
 
@@ -191,6 +225,8 @@ fn command(host: &Host, role: Role, limits: &Limits) -> Result<Command, Fault> {
         .env_clear()
         .envs(ENVIRONMENT)
         .current_dir("/")
+        // What is sent to the grader's group, as by a terminal, is for the grader: its sandboxes end with what they run.
+        .process_group(0)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

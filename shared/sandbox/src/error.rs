@@ -27,13 +27,15 @@ pub enum Fault {
     /// The sandbox could not be set up.
     #[error("set the sandbox up: {0}")]
     SetUp(String),
-    /// The time ran out and the program had not used its CPU time: it waited, or the host did not run it.
-    #[error("finish within {wall:?}: the CPU was used for {cpu:?} only")]
+    /// The time ran out, of which the host did not run the program for much, though it could have run.
+    #[error("finish within {wall:?}: the host was too busy to run it for {starved:?} of that, and ran it for {cpu:?}")]
     Wall {
         /// The limit.
         wall: Duration,
         /// What was used of the CPU.
         cpu: Duration,
+        /// For how long it wanted a CPU and had none.
+        starved: Duration,
     },
     /// The host took the sandbox away.
     #[error("keep the sandbox: {0}")]

@@ -38,12 +38,17 @@ impl Role {
         }
     }
 
-    const fn source(self) -> &'static str {
+    /// The parts of its script, in their order.
+    const fn source(self) -> &'static [&'static str] {
         match self {
-            Self::Guest => include_str!("python/guest.py"),
-            Self::Tester => include_str!("python/tester.py"),
-            Self::Command => include_str!("python/command.py"),
-            Self::Probe => include_str!("python/probe.py"),
+            Self::Guest => &[include_str!("python/sides.py"), include_str!("python/guest.py")],
+            Self::Tester => &[
+                include_str!("python/sides.py"),
+                include_str!("python/remote.py"),
+                include_str!("python/tester.py"),
+            ],
+            Self::Command => &[include_str!("python/command.py")],
+            Self::Probe => &[include_str!("python/probe.py")],
         }
     }
 }
@@ -126,9 +131,9 @@ fn unwritable(error: &io::Error) -> Unavailable {
 fn files() -> io::Result<TempDir> {
     let folder = tempfile::Builder::new().prefix("tidemill-sandbox-").tempdir()?;
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
-    let common = [include_str!("python/values.py"), include_str!("python/launch.py")].concat();
+    let common = [include_str!("python/values.py"), include_str!("python/launch.py")];
     for role in Role::ALL {
-        let script = format!("{common}\n\n{}", role.source());
+        let script = [&common, role.source()].concat().join("\n\n");
         fs::write(folder.path().join(format!("{}.py", role.script())), script)?;
     }
     fs::write(

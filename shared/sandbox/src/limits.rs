@@ -8,7 +8,7 @@ use crate::value::Value;
 /// The limits of one run. Each process of a check, the program's and the tests', has all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// From start to end; generous, for a run that reaches it says nothing.
+    /// From start to end; generous, for a program may have to wait for a CPU.
     pub wall: Duration,
     /// CPU time of all processes of the tree; counted in whole seconds.
     pub cpu: Duration,
@@ -76,6 +76,8 @@ pub enum Limit {
     Files,
     /// Bytes printed or answered.
     Output,
+    /// Time, without want of a CPU: it waited for something else.
+    Time,
 }
 
 impl fmt::Display for Limit {
@@ -85,6 +87,7 @@ impl fmt::Display for Limit {
             Self::Memory => "memory_limit",
             Self::Files => "file_limit",
             Self::Output => "output_limit",
+            Self::Time => "time_limit",
         })
     }
 }

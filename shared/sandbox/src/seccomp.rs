@@ -82,7 +82,8 @@ const ALLOWED: &[i64] = &[
     libc::SYS_setregid, libc::SYS_setresuid, libc::SYS_setresgid, libc::SYS_setgroups, libc::SYS_capget,
     libc::SYS_prctl, libc::SYS_set_tid_address, libc::SYS_set_robust_list, libc::SYS_get_robust_list, libc::SYS_rseq,
     libc::SYS_futex, libc::SYS_futex_waitv, libc::SYS_prlimit64, libc::SYS_getrusage, libc::SYS_times,
-    libc::SYS_getpriority, libc::SYS_setpriority, libc::SYS_sched_yield, libc::SYS_sched_getaffinity,
+    // Not to set it: who gives way to all others looks as if the host did not run it.
+    libc::SYS_getpriority, libc::SYS_sched_yield, libc::SYS_sched_getaffinity,
     libc::SYS_sched_setaffinity, libc::SYS_sched_getparam, libc::SYS_sched_getscheduler,
     libc::SYS_sched_get_priority_max, libc::SYS_sched_get_priority_min, libc::SYS_getcpu, libc::SYS_uname,
     libc::SYS_sysinfo, libc::SYS_getrandom, libc::SYS_pidfd_open, libc::SYS_pidfd_send_signal,

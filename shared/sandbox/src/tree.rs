@@ -51,31 +51,56 @@ pub(crate) fn members(root: u32) -> Vec<u32> {
     found
 }
 
-/// What the tree uses, and has used in processes that were waited for. Memory that several share counts once where the sum is
-/// above `enough`: exact numbers take time.
-pub(crate) fn usage(root: u32, enough: u64) -> Usage {
+/// What the tree uses, and has used in processes that were waited for; and whether something in it wants a CPU now. Memory that
+/// several share counts once where the sum is above `enough`: exact numbers take time.
+pub(crate) fn usage(root: u32, enough: u64) -> (Usage, bool) {
     let members = members(root);
-    let of_each = members.iter().filter_map(|pid| {
-        let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        of_process(&text)
-    });
-    let mut sum = of_each.fold(Usage::default(), |sum, one| Usage {
-        cpu: sum.cpu + one.cpu,
-        memory_bytes: sum.memory_bytes + one.memory_bytes,
-    });
+    let mut sum = Usage::default();
+    let mut wants = false;
+    for pid in &members {
+        let Ok(text) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
+            continue;
+        };
+        if let Some(one) = of_process(&text) {
+            sum.cpu += one.cpu;
+            sum.memory_bytes += one.memory_bytes;
+        }
+        // The first process, the one that runs, and no other: then nothing in the sandbox keeps it waiting for the kernel.
+        wants = wants || threads_want(*pid, &text, members.len() <= 2);
+    }
     if sum.memory_bytes > enough
         && let Some(shared) = members.iter().map(|pid| proportional(*pid)).sum::<Option<u64>>()
     {
         sum.memory_bytes = shared;
     }
-    sum
+    (sum, wants)
+}
+
+/// Whether a thread of a process runs or waits for a CPU, or for a disk where nothing but the host can be why.
+fn threads_want(pid: u32, stat: &str, is_alone: bool) -> bool {
+    if field(stat, 20).is_some_and(|threads| threads == "1") {
+        return match field(stat, 3) {
+            Some("R") => true,
+            Some("D") => is_alone,
+            _ => false,
+        };
+    }
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
+        return false;
+    };
+    let stats = threads.filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("stat")).ok());
+    stats.into_iter().any(|stat| field(&stat, 3) == Some("R"))
+}
+
+/// A field of `/proc/PID/stat`, by its number in the manual.
+fn field(stat: &str, number: usize) -> Option<&str> {
+    // The name, in parentheses, may hold anything.
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_whitespace().nth(number - 3)
 }
 
 fn of_process(stat: &str) -> Option<Usage> {
-    // The name, in parentheses, may hold anything.
-    let (_, fields) = stat.rsplit_once(')')?;
-    let fields: Vec<&str> = fields.split_whitespace().collect();
-    let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
+    let field = |number: usize| field(stat, number)?.parse::<u64>().ok();
     let ticks: u64 = [14, 15, 16, 17].into_iter().filter_map(field).sum();
     let per_second = rustix::param::clock_ticks_per_second().max(1);
     Some(Usage {
@@ -135,6 +160,30 @@ mod tests {
     }
 
     #[test]
+    fn what_sleeps_wants_no_cpu() {
+        let stat = |state: &str| format!("7 (a) R) {state} 1 7 7 0 -1 0 0 0 0 0 1 0 1 0 20 0 1 0 5 1000 3 0");
+        for (state, is_alone, wants) in [
+            ("R", true, true),
+            ("R", false, true),
+            ("S", true, false),
+            ("T", true, false),
+            ("D", true, true),
+            // Who waits for a child that it made in its own memory is shown like who waits for a disk.
+            ("D", false, false),
+        ] {
+            assert_eq!(threads_want(7, &stat(state), is_alone), wants, "{state} {is_alone}");
+        }
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        let seen = (0..1000).any(|_| {
+            std::thread::yield_now();
+            !usage(child.id(), u64::MAX).1
+        });
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(seen, "it never slept");
+    }
+
+    #[test]
     fn a_share_of_memory_is_in_kibibytes() {
         assert_eq!(
             proportional_of("55-56 ---p 0 00:00 0 [rollup]\nRss:  10 kB\nPss:   3 kB\nPss_Dirty: 9 kB"),
@@ -147,7 +196,8 @@ mod tests {
     fn this_process_uses_memory_and_is_a_member_of_its_tree() {
         let own = std::process::id();
         assert_eq!(members(own).first(), Some(&own));
-        assert!(usage(own, u64::MAX).memory_bytes > 0);
-        assert!(usage(own, 0).memory_bytes > 0);
+        assert!(usage(own, u64::MAX).0.memory_bytes > 0);
+        assert!(usage(own, 0).0.memory_bytes > 0);
+        assert!(usage(own, 0).1, "it runs, for it looks");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::os::fd::AsFd;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tokio::net::unix::pipe::Receiver;
@@ -17,6 +17,40 @@ const EVERY: Duration = Duration::from_millis(25);
 /// How long the kernel may take to end what was killed.
 const ENDING: Duration = Duration::from_secs(10);
 
+/// A look that comes later than this says nothing of the time before: who looks was not run itself.
+const BLIND: Duration = Duration::from_millis(250);
+
+/// How the host served what it was to run.
+#[derive(Debug, Default)]
+struct Served {
+    last: Option<Instant>,
+    first_cpu: Duration,
+    /// It wanted a CPU, and had one or not.
+    wanted: Duration,
+    /// Nobody looked.
+    unseen: Duration,
+}
+
+impl Served {
+    fn look(&mut self, now: Instant, cpu: Duration, wants: bool) {
+        let Some(last) = self.last.replace(now) else {
+            self.first_cpu = cpu;
+            return;
+        };
+        let since = now.saturating_duration_since(last);
+        if since > BLIND {
+            self.unseen += since;
+        } else if wants {
+            self.wanted += since;
+        }
+    }
+
+    /// For how long it wanted a CPU and had none. Time that nobody saw counts as such.
+    fn starved(&self, cpu: Duration) -> Duration {
+        (self.unseen + self.wanted).saturating_sub(cpu.saturating_sub(self.first_cpu))
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Watch {
     /// The first process of the sandbox's own numbering: with it all others end.
@@ -25,7 +59,7 @@ pub(crate) struct Watch {
     handle: Receiver,
     pub(crate) group: Option<Group>,
     limits: Limits,
-    most: Mutex<Usage>,
+    most: Mutex<(Usage, Served)>,
 }
 
 impl Watch {
@@ -65,18 +99,22 @@ impl Watch {
     }
 
     fn look(&self) -> Usage {
-        let tree = tree::usage(self.root, self.limits.memory_bytes);
+        let (tree, wants) = tree::usage(self.root, self.limits.memory_bytes);
         let group = self.group.as_ref().map(Group::usage).unwrap_or_default();
         let usage = tree.larger(group);
-        let mut most = self.most.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.most.lock().unwrap_or_else(PoisonError::into_inner);
+        let (most, served) = &mut *seen;
         *most = most.larger(usage);
+        served.look(Instant::now(), usage.cpu, wants);
         usage
     }
 
-    /// The most that was seen, with a last look.
-    pub(crate) fn most(&self) -> Usage {
+    /// The most that was seen, with a last look; and for how long it wanted a CPU and had none.
+    pub(crate) fn most(&self) -> (Usage, Duration) {
         self.look();
-        *self.most.lock().unwrap_or_else(PoisonError::into_inner)
+        let seen = self.most.lock().unwrap_or_else(PoisonError::into_inner);
+        let (most, served) = &*seen;
+        (*most, served.starved(most.cpu))
     }
 
     /// Kills the whole tree and waits until nothing of it is left; false when something is.
@@ -91,5 +129,32 @@ impl Watch {
         tokio::time::timeout(ENDING, self.handle.readable())
             .await
             .is_ok_and(|ended| ended.is_ok())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is starved of a second that is looked at every `every` milliseconds, in which it used `cpu` of the CPU.
+    fn starved(every: u64, cpu: u64, wants: impl Fn(u64) -> bool) -> u128 {
+        let start = Instant::now();
+        let mut served = Served::default();
+        for at in (0..=1000).step_by(usize::try_from(every).unwrap()) {
+            // What was used before the first look is not of this time.
+            let used = Duration::from_millis(500 + cpu * at / 1000);
+            served.look(start + Duration::from_millis(at), used, wants(at));
+        }
+        served.starved(Duration::from_millis(500 + cpu)).as_millis()
+    }
+
+    #[test]
+    fn a_host_starves_what_wants_a_cpu_and_has_none() {
+        assert_eq!(starved(25, 0, |_| false), 0, "it slept");
+        assert_eq!(starved(25, 1000, |_| true), 0, "it ran");
+        assert_eq!(starved(25, 200, |_| true), 800, "it ran for a fifth of the time");
+        assert_eq!(starved(25, 100, |at| at <= 400), 300, "it slept then");
+        assert_eq!(starved(25, 2000, |_| true), 0, "it ran on two cores");
+        assert_eq!(starved(500, 0, |_| false), 1000, "nobody was run to look");
     }
 }

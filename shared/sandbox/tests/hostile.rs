@@ -16,6 +16,8 @@ use std::time::Duration;
 use tidemill_sandbox::{Check, Command, Ended, Fault, Level, Limit, Limits, Sandbox, Settings, Verdict};
 use tokio::task::JoinSet;
 
+mod crossing;
+
 const LIMITS: Limits = Limits {
     wall: Duration::from_secs(60),
     cpu: Duration::from_secs(1),
@@ -164,6 +166,11 @@ async fn programs_that_use_too_much_are_wrong_and_harm_nobody() {
         (
             "answers what contains itself",
             "def f(x):\n    y = []\n    y.append(y)\n    return y".to_owned(),
+            Wrong("AssertionError"),
+        ),
+        (
+            "answers what is nested for ever",
+            "def f(x):\n    for _ in range(10000): x = (x,)\n    return x".to_owned(),
             Wrong("nested"),
         ),
         ("prints 32 MB", after("for _ in range(32): print('1' * (1 << 20))"), Right),
@@ -204,7 +211,7 @@ async fn programs_that_claim_to_be_right_are_not() {
         ),
         (
             "replaces what encodes",
-            "import sys\nmain = sys.modules['__main__']\nmain.encode = lambda value: b'T' * 7\ndef f(x): return 0".to_owned(),
+            "import sys\nmain = sys.modules['__main__']\nmain.Graph.message = lambda *_: b'T' * 7\ndef f(x): return 0".to_owned(),
             Wrong("no value"),
         ),
         ("shouts on every descriptor", shout.to_owned(), AnyWrong),
@@ -339,13 +346,6 @@ async fn a_folder_that_may_be_read_is_read_and_not_written() {
 #[tokio::test]
 async fn what_is_no_fault_of_the_program_is_no_verdict() {
     let sandbox = sandbox().await;
-    let brief = Limits {
-        wall: Duration::from_millis(700),
-        ..LIMITS
-    };
-    let asleep = check("import time\ndef f(x): time.sleep(1000)", OF_SQUARES);
-    let fault = sandbox.check(&asleep, &brief).await.unwrap_err();
-    assert!(fault.is_retryable() && matches!(fault, Fault::Wall { .. }), "{fault}");
     for (tests, why) in [
         ("assert f(3 == 9", "do not load"),
         ("def check(f):\n    assert f(3) == 9", "call nothing of the program"),
@@ -361,6 +361,89 @@ async fn what_is_no_fault_of_the_program_is_no_verdict() {
             "{tests}: {fault}"
         );
     }
+}
+
+#[tokio::test]
+async fn a_program_that_waits_for_nothing_is_over_its_time() {
+    let sandbox = sandbox().await;
+    let brief = Limits {
+        wall: Duration::from_millis(1500),
+        ..LIMITS
+    };
+    let mut runs = JoinSet::new();
+    for (name, program) in [
+        ("sleeps when called", "import time\ndef f(x): time.sleep(1000)"),
+        ("sleeps when loaded", "import time\ntime.sleep(1000)"),
+        (
+            "waits for itself",
+            "import threading\nlock = threading.Lock()\ndef f(x): lock.acquire(); lock.acquire()",
+        ),
+        (
+            "reads what nobody writes",
+            "import os\ndef f(x): os.read(os.pipe()[0], 1)",
+        ),
+        (
+            "stops itself",
+            "import os, signal\ndef f(x): os.kill(os.getpid(), signal.SIGSTOP)",
+        ),
+        (
+            "waits for a child in its own memory",
+            "import ctypes, os\ndef f(x):\n    if ctypes.CDLL(None).vfork() == 0: ctypes.CDLL(None).pause()",
+        ),
+    ] {
+        let sandbox = sandbox.clone();
+        runs.spawn(async move {
+            judge(
+                name,
+                &Over(Limit::Time),
+                sandbox.check(&check(program, OF_SQUARES), &brief).await,
+            )
+        });
+    }
+    let asleep = Command {
+        argv: ["/bin/sleep", "1000"].map(str::to_owned).to_vec(),
+        ..Command::default()
+    };
+    let ran = sandbox.run(&asleep, &brief).await.unwrap();
+    assert_eq!(ran.ended, Ended::Over(Limit::Time));
+    let faults: Vec<String> = runs.join_all().await.into_iter().filter_map(Result::err).collect();
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// Bubblewrap that ends while it sets its sandbox up leaves behind what it has started, which waits for it.
+#[tokio::test]
+async fn a_sandbox_that_is_given_up_while_it_starts_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let (bubblewrap, child) = (folder.path().join("bwrap"), folder.path().join("child"));
+    let place = folder.path().display();
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" = --help ] && {{ echo --size; exit; }}\nsleep 98761 &\necho $! >{place}/new\nmv {place}/new {place}/child\nwait\n"
+    );
+    fs::write(&bubblewrap, script).unwrap();
+    fs::set_permissions(&bubblewrap, fs::Permissions::from_mode(0o755)).unwrap();
+    let settings = Settings {
+        bubblewrap: Some(bubblewrap),
+        ..Settings::default()
+    };
+    let mut opening = Box::pin(Sandbox::open(&settings));
+    while !child.exists() {
+        let still = tokio::time::timeout(Duration::from_millis(10), &mut opening).await;
+        assert!(still.is_err(), "{:?}", still.map(|opened| opened.map(drop)));
+    }
+    drop(opening);
+    let pid = fs::read_to_string(&child).unwrap();
+    let is_there = || {
+        let line = fs::read(format!("/proc/{}/cmdline", pid.trim())).unwrap_or_default();
+        line.windows(5).any(|part| part == b"98761")
+    };
+    for _ in 0..500 {
+        if !is_there() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{pid} outlives its sandbox");
 }
 
 #[tokio::test]

@@ -1,22 +1,54 @@
 """Runs the program under test, and calls its functions for the tests, which are in another process."""
 
+import _operator as operators
+import io
+
 
 def described(error):
+    """Type, names of its built-in bases, text, and line: of a program that does not load."""
+    names = [kind.__name__ for kind in type(error).__mro__ if kind.__module__ == "builtins"]
+    return encode((type(error).__name__[:100], names, said(error), line_of(error)))
+
+
+def said(error):
+    try:
+        return str(error)[:500]
+    except Exception:
+        return ""
+
+
+def line_of(error):
     import traceback
 
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == PROGRAM]
     if isinstance(error, SyntaxError) and error.filename == PROGRAM:
         lines = [error.lineno]
-    names = [kind.__name__ for kind in type(error).__mro__ if kind.__module__ == "builtins"]
-    try:
-        said = str(error)[:500]
-    except Exception:
-        said = ""
-    return encode((type(error).__name__[:100], names, said, lines[-1] if lines else 0))
+    return (lines[-1] if lines else 0) or 0
 
 
 PROGRAM = "/tmp/program.py"
+
+
+class Sink(io.RawIOBase):
+    """Prints on, and keeps the first of what is printed for tests that look at it."""
+
+    KEPT = 1 << 18
+
+    def __init__(self):
+        self.kept = bytearray()
+
+    def writable(self):
+        return True
+
+    def fileno(self):
+        return 1
+
+    def write(self, data):
+        room = self.KEPT - len(self.kept)
+        if room > 0:
+            self.kept += data[:room]
+        return os.write(1, data)
 
 
 def loaded(source):
@@ -34,30 +66,181 @@ def loaded(source):
     return module.__dict__
 
 
-def answer(names, frame):
-    name, arguments, named = decode(frame)
+class Program(Side):
+    """The program's side: what cannot be sent stays here and has a number."""
+
+    taken = 1000
+    deepest = DEPTH * 3 // 4
+
+    def __init__(self, names, sink, printing):
+        self.names = names
+        self.sink = sink
+        self.printing = printing
+        self.kept = {}
+        self.numbers = {}
+        self.count = 0
+        self.theirs = ()
+        self.loop = None
+
+    def named(self, name):
+        kind = self.names.get(name)
+        return kind if isinstance(kind, type) else None
+
+    def is_shared(self, kind):
+        return kind.__name__ in self.theirs and kind.__module__ == "program"
+
+    def made(self, name):
+        """An object of the program's class of that name, or of one that has nothing but the name."""
+        kind = self.named(name)
+        if kind is None or not is_plain_class(kind):
+            kind = self.names[name] = type(name, (), {"__module__": "program"})
+        return object.__new__(kind)
+
+    def write_other(self, writer, value):
+        number = self.numbers.get(id(value))
+        if number is None:
+            self.count += 1
+            number = self.numbers[id(value)] = self.count
+            self.kept[number] = value
+        writer.out.append(b"h")
+        for part in (number, type(value).__name__[:100], traits(type(value))):
+            writer.value(part)
+
+    def wrote(self, writer, value, depth):
+        if id(value) in self.numbers:
+            return self.write_other(writer, value) is None
+        return super().wrote(writer, value, depth)
+
+    def read_kept(self, parts):
+        return self.target(parts[0])
+
+    def target(self, target):
+        if isinstance(target, int):
+            return self.kept[target]
+        if target not in self.names:
+            raise NameError("the program defines no %s" % target)
+        return self.names[target]
+
+    def release(self, numbers):
+        for number in numbers:
+            self.numbers.pop(id(self.kept.pop(number, None)), None)
+
+    def do(self, deed, target, arguments, named):
+        target = self.target(target)
+        if deed == "call":
+            made = target(*arguments, **dict(named))
+            # An object of a class that the tests name is used by its methods, whatever the class derives from.
+            if isinstance(target, type) and type(made) is target and target.__module__ == "program":
+                if not (issubclass(target, tuple) and hasattr(target, "_fields")):
+                    self.write_other(Writer(None), made)
+            return made
+        if deed == "await":
+            import asyncio
+
+            if self.loop is None:
+                self.loop = asyncio.new_event_loop()
+            return self.loop.run_until_complete(awaited(target))
+        if deed == "more":
+            taken = []
+            for value in target:
+                taken.append(value)
+                if len(taken) == self.taken:
+                    break
+            return tuple(taken)
+        if deed in ("copy", "deepcopy"):
+            import copy
+
+            return getattr(copy, deed)(target)
+        if deed.startswith("r_"):
+            return getattr(operators, deed[2:])(arguments[0], target)
+        return (DEEDS.get(deed) or getattr(operators, deed))(target, *arguments)
+
+    def printed(self):
+        """What was printed since the last look, where the program did not put something else in the place."""
+        try:
+            self.printing.flush()
+            sys.stdout.flush()
+        except Exception:
+            return ""
+        text = self.sink.kept.decode("utf-8", "replace")
+        self.sink.kept.clear()
+        return text
+
+
+def traits(kind):
+    # Not by hasattr: a class is called and may be iterated whatever its objects can.
+    has = {name for base in kind.__mro__ for name in vars(base)}
+    return sum(1 << number for number, trait in enumerate(TRAITS) if "__%s__" % trait in has)
+
+
+async def awaited(value):
+    return await value
+
+
+def is_instance(kind, value):
+    return isinstance(value, kind)
+
+
+def enter(value):
+    return type(value).__enter__(value)
+
+
+def leave(value):
+    return type(value).__exit__(value, None, None, None)
+
+
+DEEDS = {"getattr": getattr, "setattr": setattr, "delattr": delattr, "isinstance": is_instance, "enter": enter, "leave": leave}
+for _deed in (iter, next, len, bool, str, repr, int, float, complex, abs, round, hash, format, divmod, reversed, dir):
+    DEEDS[_deed.__name__] = _deed
+
+
+def raised(error):
+    """What is said of an exception: its type and its bases by module and name, its text and its arguments, and where it was."""
+    bases = tuple((str(kind.__module__), kind.__name__[:100]) for kind in type(error).__mro__)
+    return (type(error).__name__[:100], bases, said(error), tuple(error.args), line_of(error))
+
+
+def answer(program, frame):
+    graph = Graph(program)
+    deed, target, arguments, named, released, program.theirs = graph.read(frame)
+    graph.remember()
+    first = len(graph.objects)
+    program.release(released)
     try:
-        if name not in names:
-            raise NameError("the program defines no %s" % name)
-        return b"V" + encode(names[name](*arguments, **named))
+        root = (True, program.do(deed, target, arguments, named))
     except BaseException as error:
-        return b"X" + described(error)
+        root = (False, raised(error))
+    printed = program.printed()
+    # What cannot be sent is an exception; one that cannot be sent goes without what it holds.
+    for _ in range(3):
+        try:
+            return b"V" + graph.message(root + (printed,))
+        except BaseException as error:
+            failed = raised(error)
+            root = (False, failed if root[0] else failed[:3] + ((), 0))
+            graph.forget_from(first)
+            graph.before = []
+    return b"V"
 
 
 def main():
     channel = moved_channel()
     channel.send(b"R")
     job = start(channel)
+    sink = Sink()
+    printing = sys.stdout = io.TextIOWrapper(io.BufferedWriter(sink, 1 << 13), encoding="utf-8", errors="surrogateescape")
     try:
         names = loaded(job["program"])
     except BaseException as error:
         return channel.send(b"E" + described(error))
+    program = Program(names, sink, printing)
+    program.printed()
     channel.send(b"L")
     while True:
         frame = channel.receive()
         if frame is None:
             os._exit(0)
-        channel.send(answer(names, frame))
+        channel.send(answer(program, frame))
 
 
 main()

@@ -1,68 +1,182 @@
 """Runs the tests, which are trusted, and asks the program under test, which is elsewhere, by values.
 
-The verdict is this process's: nothing of the program ever runs here, and what comes from it is decoded to plain data.
+The verdict is this process's: nothing of the program ever runs here, and what comes from it is decoded to plain data, or is
+the number of an object that stays there. Such an object is asked, by name, to do something; what it is asked never holds what
+the tests expect, but where the tests themselves hand that over.
 """
 
-import builtins
+import _weakref
 
 
 class ProgramError(Exception):
     """The program under test raised what has no name here, or sent what is no value."""
 
 
-class Tests:
-    """What the tests did."""
+class Tests(Side):
+    """What the tests did, and their side of each call."""
 
-    def __init__(self, channel):
+    def __init__(self, channel, names):
         self.channel = channel
+        self.names = names
         self.calls = 0
         self.fault = None
+        self.compared = None
+        self.classes = set()
+        self.released = []
+        self.remotes = {}
+        self.stdin = sys.stdin
+        self.input = builtins.input
 
-    def function(self, name):
-        """A function that has the program's function of this name called."""
+    def named(self, name):
+        kind = self.names.get(name)
+        return kind if isinstance(kind, type) and kind.__module__ == "tests" else None
 
-        def call(*arguments, **named):
-            self.calls += 1
-            try:
-                frame = encode((name, arguments, named))
-            except Unpassable as error:
-                self.fault = "the tests pass %s to %s, and only plain values can be passed" % (error, name)
-                raise
-            self.channel.send(b"C" + frame)
-            return self.result(self.channel.receive())
+    def is_shared(self, kind):
+        return kind.__module__ == "tests"
 
-        call.__name__ = call.__qualname__ = name
-        return call
+    def made(self, name):
+        if name not in self.shared():
+            raise ValueError("an object of a class that the tests do not have")
+        return object.__new__(self.names[name])
 
-    def result(self, reply):
+    def shared(self):
+        """Names of the tests' classes whose objects may come by value: made of attributes, with none but Python's own methods."""
+        return tuple(name for name, kind in self.names.items() if isinstance(kind, type) and is_data(kind))
+
+    def write_other(self, writer, value):
+        if getattr(value, "gi_code", None) is _going_on.__code__:
+            raise ProgramError("the program's iterator has more than %d values" % self.taken)
+        raise Unpassable("an object of type %s" % type(value).__name__)
+
+    def wrote(self, writer, value, depth):
+        if isinstance(value, Remote):
+            writer.out.append(b"h")
+            for part in (target_of(value), "", 0):
+                writer.value(part)
+            return True
+        return super().wrote(writer, value, depth)
+
+    def read_kept(self, parts):
+        number, name, traits = parts
+        if type(number) is not int or type(name) is not str or type(traits) is not int:
+            raise ValueError("no object")
+        known = self.remotes.get(number)
+        remote = None if known is None else known()
+        if remote is None:
+            remote = remote_kind(name, traits)(self, number, name)
+            self.remotes[number] = _weakref.ref(remote)
+            if number in self.released:
+                self.released.remove(number)
+        return remote
+
+    def release(self, number):
+        self.remotes.pop(number, None)
+        self.released.append(number)
+
+    def ask(self, deed, target, arguments=(), named=()):
+        """Has the program's side do something, and gives what comes of it."""
+        if sys.stdin is not self.stdin or builtins.input is not self.input:
+            self.fault = "the tests put something in the place of standard input, which does not reach the program"
+            raise Unpassable(self.fault)
+        graph = Graph(self)
+        released = tuple(self.released)
+        del self.released[: len(released)]
+        try:
+            frame = graph.message((deed, target, tuple(arguments), tuple(named), released, self.shared()))
+        except Unpassable as error:
+            name = target if isinstance(target, str) else deed
+            self.fault = "the tests pass %s to %s, and only plain values can be passed" % (error, name)
+            raise
+        self.calls += 1
+        self.channel.send(b"C" + frame)
+        reply = self.channel.receive()
         if reply is None:
             os._exit(3)
+        return self.result(graph, reply)
+
+    def result(self, graph, reply):
         try:
-            value = decode(reply[1:])
-            kind, names, said, line = value if reply[:1] == b"X" else (None,) * 4
-            raised = None if kind is None else exception(list(names), "%s: %s" % (kind, said))
+            if reply[:1] != b"V":
+                raise ValueError("the program sent what is no answer")
+            is_value, value, printed = graph.read(reply[1:])
+            if printed:
+                sys.stdout.write(printed)
+            error = None if is_value is True else self.exception(*value)
         except Exception as error:
             raise ProgramError("the program sent what is no value: %r" % error) from None
-        if reply[:1] == b"V":
-            return value
-        if raised is None:
-            raise ProgramError("the program sent what is no answer")
-        raised.line = line
-        raise raised
+        if error is not None:
+            raise error
+        return value
 
+    def exception(self, kind, bases, said, arguments, line):
+        """The program's exception under the nearest name that is known here; those that steer a program stay errors.
 
-def exception(names, said):
-    """The program's exception under the nearest name that Python itself has; those that steer a program stay errors.
-
-    `StopIteration` would end a loop over the program's answers as if all had been looked at.
-    """
-    for name in names:
-        known = getattr(builtins, name, None) if isinstance(name, str) else None
-        if isinstance(known, type) and issubclass(known, Exception):
-            if issubclass(known, (StopIteration, StopAsyncIteration, UnicodeError)):
+        `StopIteration` would end a loop over the program's answers as if all had been looked at.
+        """
+        for module, name in bases:
+            known = self.known_exception(module, name)
+            if known is None:
+                continue
+            if issubclass(known, (StopIteration, StopAsyncIteration)):
                 break
-            return known(said)
-    return ProgramError(said)
+            error = exception_of(known, name == kind, kind, said, arguments)
+            error.program_line = line
+            return error
+        return ProgramError("%s: %s" % (kind, said))
+
+    def known_exception(self, module, name):
+        if module == "program":
+            known = self.names.get(name)
+        elif module == "builtins" or module in EXCEPTIONS:
+            known = getattr(sys.modules.get(module), name, None)
+        else:
+            return None
+        return known if isinstance(known, type) and issubclass(known, Exception) else None
+
+
+# Modules whose exceptions mean nothing but themselves: one of a library of tests might mean that a test is left out.
+EXCEPTIONS = frozenset(
+    "json.decoder decimal re sre_constants _queue queue statistics binascii zlib _struct struct dataclasses asyncio.exceptions "
+    "concurrent.futures._base graphlib csv _csv sqlite3 zoneinfo._common copy configparser subprocess".split()
+)
+
+
+def exception_of(known, is_itself, kind, said, arguments):
+    if is_itself:
+        try:
+            error = known(*arguments)
+            if str(error)[:500] == said:
+                return error
+        except Exception:
+            pass
+    contents = {"__init__": lambda error, *_: None, "__str__": lambda error: said, "__module__": "program"}
+    shown = type(kind, (known,), contents)
+    error = shown.__new__(shown)
+    error.args = arguments
+    return error
+
+
+def is_data(kind):
+    if kind.__module__ != "tests":
+        return False
+    if issubclass(kind, tuple) or type(kind).__name__ == "EnumType" or type(kind).__name__ == "EnumMeta":
+        return True
+    return is_plain_class(kind) and not any(
+        callable(content) and not name.startswith("__") for base in kind.__mro__[:-1] for name, content in vars(base).items()
+    )
+
+
+def place(error, source):
+    """Which line of the tests was running, and which of the program, where it failed."""
+    import traceback
+
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == "tests"]
+    if not lines:
+        return ""
+    text = source.split("\n")[lines[-1] - 1].strip()[:200]
+    there = getattr(error, "program_line", 0)
+    where = ", line %d of the program" % there if isinstance(there, int) and there else ""
+    return " (line %d of the tests: %s%s)" % (lines[-1], text, where)
 
 
 def said(error):
@@ -73,26 +187,17 @@ def said(error):
         return "what cannot be shown: %s" % type(second).__name__
 
 
-def place(error, source):
-    """Which line of the tests was running."""
-    import traceback
-
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == "tests"]
-    if not lines:
-        return ""
-    text = source.split("\n")[lines[-1] - 1].strip()[:200]
-    return " (line %d of the tests: %s)" % (lines[-1], text)
-
-
 def run(tests, job):
-    names = {"__name__": "tests", "__builtins__": builtins}
+    names = tests.names
     try:
         exec(compile(job["prelude"], "prelude", "exec"), names)
         code = compile(job["tests"], "tests", "exec")
     except BaseException as error:
         return b"B", "the tests do not load: %s: %s" % (type(error).__name__, error)
     for name in job["entry_points"]:
-        names[name] = tests.function(name)
+        if is_class(name, names.get(name), job["tests"]):
+            tests.classes.add(name)
+        names[name] = entry_point(tests, name)
     failed = None
     try:
         exec(code, names)
@@ -103,7 +208,7 @@ def run(tests, job):
     if tests.fault is not None:
         return b"B", tests.fault
     if failed is not None:
-        return b"F", failed
+        return b"F", failed + ("" if tests.compared is None else "; " + tests.compared)
     if not tests.calls:
         return b"B", "the tests call nothing of the program: entry points are %s" % ", ".join(job["entry_points"])
     return b"P", "passed %d calls" % tests.calls
@@ -113,7 +218,7 @@ def main():
     channel = moved_channel()
     channel.send(b"R")
     job = start(channel)
-    kind, said = run(Tests(channel), job)
+    kind, said = run(Tests(channel, {"__name__": "tests", "__builtins__": builtins}), job)
     channel.send(kind + said.encode("utf-8", "backslashreplace"))
 
 

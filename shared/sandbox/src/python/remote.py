@@ -1,0 +1,234 @@
+
+
+class Remote:
+    # An object of the program's, or one of its functions by name. What the tests do with it is done there, and what comes of
+    # that is plain data or another of these. It is asked for no comparison or calculation with a value of the tests', for it
+    # would see what is expected; an object that the tests made of a class that they name is, for then that is the test.
+
+    __slots__ = ("_of_tests", "_target_there", "_type_there", "_is_made", "__weakref__")
+
+    def __init__(self, tests, target, kind):
+        for name, value in (("_of_tests", tests), ("_target_there", target), ("_type_there", kind), ("_is_made", False)):
+            object.__setattr__(self, name, value)
+
+    def __del__(self):
+        if isinstance(self._target_there, int):
+            self._of_tests.release(self._target_there)
+
+    def __getattr__(self, name):
+        if name in ("__name__", "__qualname__") and isinstance(self._target_there, str):
+            return self._target_there
+        if name.startswith("__") and name.endswith("__") and name not in ("__name__", "__dict__", "__members__"):
+            raise AttributeError(name)
+        return ask(self, "getattr", (name,))
+
+    def __setattr__(self, name, value):
+        ask(self, "setattr", (name, value))
+
+    def __delattr__(self, name):
+        ask(self, "delattr", (name,))
+
+    def __instancecheck__(self, value):
+        return isinstance(value, Remote) and ask(self, "isinstance", (value,))
+
+    def __eq__(self, other):
+        return compared(self, other, "eq", False)
+
+    def __ne__(self, other):
+        return compared(self, other, "ne", True)
+
+    def __hash__(self):
+        return ask(self, "hash") if self._is_made else object.__hash__(self)
+
+    def __repr__(self):
+        return ask(self, "repr")
+
+    def __reduce_ex__(self, _protocol):
+        raise TypeError("an object of the program's cannot be pickled")
+
+
+def target_of(remote):
+    return object.__getattribute__(remote, "_target_there")
+
+
+def ask(remote, deed, arguments=(), named=()):
+    return remote._of_tests.ask(deed, remote._target_there, arguments, named)
+
+
+def more(iterator):
+    """The values of an iterator there, many at a time."""
+    while True:
+        taken = ask(iterator, "more")
+        yield from taken
+        if not taken:
+            return
+
+
+def call_of(remote, *arguments, **named):
+    made = ask(remote, "call", arguments, tuple(named.items()))
+    target = target_of(remote)
+    if isinstance(made, Remote) and made._type_there == target and target in remote._of_tests.classes:
+        object.__setattr__(made, "_is_made", True)
+    return made
+
+
+def iter_of(remote):
+    iterator = ask(remote, "iter")
+    return more(iterator) if isinstance(iterator, Remote) else iter(iterator)
+
+
+def next_of(remote):
+    try:
+        return ask(remote, "next")
+    except ProgramError as error:
+        if str(error).startswith("StopIteration:"):
+            raise StopIteration from None
+        raise
+
+
+def contains_of(remote, value):
+    if remote._is_made or isinstance(value, Remote):
+        return ask(remote, "contains", (value,))
+    return any(value is one or value == one for one in remote)
+
+
+def awaited_of(remote, *_):
+    """One step of a coroutine, which is all of it: the program's side waits."""
+    raise StopIteration(ask(remote, "await"))
+
+
+def await_of(remote):
+    return ask(remote, "await")
+    yield
+
+
+def throw_of(_remote, *error):
+    raise error[0]
+
+
+def compared(remote, other, deed, unequal):
+    """Two objects of the program's are compared there; one is never equal to a value of the tests'."""
+    if remote is other:
+        return not unequal
+    if isinstance(other, Remote) or remote._is_made:
+        return bool(ask(remote, deed, (other,)))
+    tests = remote._of_tests
+    tests.compared = "an object of type %s is no plain data, and equals no value of the tests'" % remote._type_there
+    try:
+        Graph(tests).message(other)
+    except Unpassable as error:
+        tests.fault = "the tests compare %s with what the program gave, and neither can be passed" % error
+        raise
+    return unequal
+
+
+def asking(deed):
+    return lambda self, *arguments: ask(self, deed, arguments)
+
+
+def calculating(deed, turned=None):
+    """An operator: asked only of objects that the tests made, or with two of the program's; what it gives is made as well."""
+
+    def calculate(self, other):
+        if not (self._is_made or isinstance(other, Remote)):
+            return NotImplemented
+        made = ask(self, turned or deed, (other,))
+        if isinstance(made, Remote) and self._is_made:
+            object.__setattr__(made, "_is_made", True)
+        return made
+
+    return calculate
+
+
+for _deed in "bool str int float complex abs round format dir copy deepcopy".split():
+    setattr(Remote, "__%s__" % _deed, asking(_deed))
+for _deed in "setitem delitem neg pos invert index".split():
+    setattr(Remote, "__%s__" % _deed, asking(_deed))
+for _deed in "lt le gt ge".split():
+    setattr(Remote, "__%s__" % _deed, calculating(_deed))
+for _deed in "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift divmod".split():
+    _there = _deed + "_" if _deed in ("and", "or") else _deed
+    setattr(Remote, "__%s__" % _deed, calculating(_there))
+    setattr(Remote, "__r%s__" % _deed, calculating(_there, "r_" + _there))
+
+
+# What a remote object has for each of its traits.
+USES = {
+    "call": {"__call__": call_of},
+    "iter": {"__iter__": iter_of},
+    "next": {"__next__": next_of},
+    "len": {"__len__": asking("len")},
+    "getitem": {"__getitem__": asking("getitem")},
+    "contains": {"__contains__": contains_of},
+    "reversed": {"__reversed__": asking("reversed")},
+    "enter": {"__enter__": asking("enter"), "__exit__": lambda remote, *_: ask(remote, "leave") and None},
+    "await": {
+        "__await__": await_of,
+        "__next__": awaited_of,
+        "send": awaited_of,
+        "throw": throw_of,
+        "close": lambda remote: None,
+    },
+}
+KINDS = {}
+
+
+def remote_kind(name, traits):
+    """The class of remote objects of a type of that name, which can do so much."""
+    kind = KINDS.get((name, traits))
+    if kind is None:
+        contents = {"__slots__": (), "__module__": "program"}
+        for number, trait in enumerate(TRAITS):
+            if traits >> number & 1:
+                contents.update(USES[trait])
+        kind = KINDS[name, traits] = type(name, (Remote,), contents)
+    return kind
+
+
+def nodes(tree):
+    """A syntax tree and all below."""
+    yield tree
+    for field in tree._fields:
+        content = getattr(tree, field, None)
+        for part in content if isinstance(content, list) else (content,):
+            if hasattr(part, "_fields"):
+                yield from nodes(part)
+
+
+def is_class(name, known, source):
+    """Whether the tests take a name for a class: by the prelude, else by how it is written and used.
+
+    The program does not say, or a function that is called by one of these names could give what is asked whether it is right.
+    """
+    if known is not None:
+        return isinstance(known, type)
+    if not name[:1].isupper() or "_" in name:
+        return False
+    tree = list(nodes(compile(source, "tests", "exec", 0x400)))  # The tree alone.
+
+    def of(node, kind, **wanted):
+        return type(node).__name__ == kind and all(getattr(node, field) == value for field, value in wanted.items())
+
+    def makes(node):
+        return of(node, "Call") and of(node.func, "Name", id=name)
+
+    assigned = [target for node in tree if of(node, "Assign") and makes(node.value) for target in node.targets]
+    made = {target.id for target in assigned if of(target, "Name")}
+    for node in tree:
+        if of(node, "Attribute") and (makes(node.value) or of(node.value, "Name") and node.value.id in made | {name}):
+            return True
+        if of(node, "Call") and of(node.func, "Name", id="isinstance") and of(node.args[-1], "Name", id=name):
+            return True
+        if of(node, "Compare"):
+            sides = [node.left, *node.comparators]
+            if any(map(makes, sides)) and any(of(side, "BinOp") for side in sides):
+                return True
+    return False
+
+
+def entry_point(tests, name):
+    """What stands for a name of the program's: an exception is known by its name, and caught by that."""
+    if name[:1].isupper() and name.endswith(("Error", "Exception", "Warning")):
+        return type(name, (Exception,), {"__module__": "program"})
+    all_but = sum(1 << number for number, trait in enumerate(TRAITS) if trait not in ("next", "await", "enter", "reversed"))
+    return remote_kind("Remote", all_but)(tests, name, "function")

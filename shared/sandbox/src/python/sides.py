@@ -1,0 +1,63 @@
+
+
+# What an object of the program's can do, by which the tests' side knows how it may be used; a number has a bit for each.
+TRAITS = "call iter next len getitem contains await reversed enter".split()
+
+
+class Side:
+    """What the two sides of a call have in common: objects that are known by name on both, or that stay where they are."""
+
+    taken = 1000000
+    # What came from the program is within what may go back to it.
+    deepest = DEPTH
+
+    def named(self, name):
+        """The class of that name of this side."""
+        raise NotImplementedError
+
+    def wrote(self, writer, value, depth):
+        """Writes what goes another way than its base would; whether it did."""
+        if isinstance(value, tuple) and isinstance(getattr(type(value), "_fields", None), tuple):
+            writer.text(b"n", type(value).__name__)
+            writer.items(b"t", type(value)._fields, depth)
+            writer.items(b"t", list(tuple.__iter__(value)), depth)
+            return True
+        enum = sys.modules.get("enum")
+        if enum is not None and isinstance(value, enum.Enum) and self.is_shared(type(value)):
+            writer.text(b"m", type(value).__name__)
+            writer.text(b"s", value.name)
+            return True
+        if self.is_shared(type(value)) and is_plain_class(type(value)):
+            writer.count(b"@", writer.graph.number("object", value))
+            return True
+        return False
+
+    def read(self, reader, letter, depth):
+        if letter == b"n":
+            return self.tuple_of(reader.text(), reader.value(depth + 1), reader.value(depth + 1))
+        if letter == b"m":
+            kind, name = self.named(reader.text()), reader.value(depth + 1)
+            return kind.__members__[name]
+        if letter == b"h":
+            return self.read_kept(reader.values(depth, 3))
+        raise ValueError("an unknown letter")
+
+    def tuple_of(self, name, fields, values):
+        """A tuple with these names: of this side's own class, or of one that has nothing else."""
+        own = self.named(name)
+        if isinstance(own, type) and issubclass(own, tuple) and getattr(own, "_fields", None) == fields:
+            return own._make(values)
+        if len(fields) != len(values) or not all(field.isidentifier() and field[0] != "_" for field in fields):
+            raise ValueError("no tuple with names")
+        from operator import itemgetter
+
+        contents = {field: property(itemgetter(number)) for number, field in enumerate(fields)}
+        contents["_fields"] = fields
+        contents["_asdict"] = lambda value: dict(zip(fields, value))
+        shown = lambda value: "%s(%s)" % (name, ", ".join("%s=%r" % pair for pair in zip(fields, value)))
+        return type(name, (tuple,), {**contents, "__slots__": (), "__repr__": shown})(values)
+
+
+def is_plain_class(kind):
+    """Whether its objects are made of attributes alone."""
+    return kind.__new__ is object.__new__ and type(kind).__name__ in ("type", "ABCMeta")
