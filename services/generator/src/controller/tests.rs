@@ -439,7 +439,7 @@ fn a_full_queue_that_asks_for_time_alone_is_sent_what_it_takes() {
 }
 
 #[test]
-fn after_an_outage_the_level_before_is_back_within_a_second_and_a_half() {
+fn after_an_outage_the_level_before_is_back_within_half_of_it_and_two_seconds() {
     let from = Duration::from_secs(15);
     for (milliseconds, overloaded) in [(200, false), (1_000, false), (1_000, true), (3_000, false)] {
         let to = from + Duration::from_millis(milliseconds);
