@@ -16,7 +16,10 @@ const IN_FLIGHT: usize = 64;
 /// Whether an outcome is a fault of what serves the model: asked again, the sample may have another one.
 #[must_use]
 pub const fn is_fault_of_serving(outcome: Outcome) -> bool {
-    matches!(outcome, Outcome::EngineError | Outcome::Empty)
+    matches!(
+        outcome,
+        Outcome::EngineError | Outcome::Empty | Outcome::ContextOverflow
+    )
 }
 
 /// Whether an outcome is a fault of what grades: graded again, the same answer may have another one.
@@ -104,9 +107,10 @@ async fn retract(context: &Context, key: ItemKey, graded: u64) -> Result<bool, E
 fn may_answer_otherwise(payload: &[u8]) -> bool {
     let completion = tidemill_codec::decode::<Completion>(payload);
     completion.is_ok_and(|completion| match completion.ending {
-        Ending::EngineError | Ending::Empty => true,
+        // The context is what the server was started with.
+        Ending::EngineError | Ending::Empty | Ending::ContextOverflow => true,
         Ending::Stop => completion.completion_tokens == 0,
-        Ending::Length | Ending::Scored | Ending::Refused | Ending::ContextOverflow => false,
+        Ending::Length | Ending::Scored | Ending::Refused => false,
     })
 }
 
@@ -134,7 +138,8 @@ mod tests {
             let all = Outcome::ALL.into_iter();
             all.filter(|outcome| is_taken(*outcome)).collect::<Vec<_>>()
         };
-        assert_eq!(taken(is_fault_of_serving), [Outcome::Empty, Outcome::EngineError]);
+        let of_serving = [Outcome::Empty, Outcome::ContextOverflow, Outcome::EngineError];
+        assert_eq!(taken(is_fault_of_serving), of_serving);
         assert_eq!(taken(is_fault_of_grading), [Outcome::GraderError, Outcome::Ungraded]);
         assert!(!may_answer_otherwise(b"of a newer version"));
     }
