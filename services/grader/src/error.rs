@@ -67,9 +67,12 @@ pub enum Error {
     /// The scores of the choices are not what a comparison needs.
     #[error("compare the choices: {0}")]
     Scores(String),
-    /// Comparing the answer would take more steps than one grade may.
-    #[error("compare the answer within the budget of steps")]
-    Budget,
+    /// Whether the answer equals the target is not known: it would take more steps than one grade may, or the target is not clear.
+    #[error("compare the answer: {why}")]
+    Undecided {
+        /// Why.
+        why: &'static str,
+    },
     /// The completion is of another kind than the grader's.
     #[error("grade a completion that ended {ending} by {family}")]
     Kind {

@@ -20,6 +20,11 @@ pub(crate) trait Family: fmt::Debug + Send + Sync {
     /// What is wrong with the item or the grader; never with the answer.
     fn judge(&self, item: &Item, answer: &Answer<'_>) -> Result<Option<Finding>, Error>;
 
+    /// Why there is none, where more can be said than that nothing was found.
+    fn why_none(&self, _answer: &Answer<'_>) -> Option<String> {
+        None
+    }
+
     /// Whether an answer that was cut adds to metrics what a whole one of this text adds.
     fn measures_cut_answers(&self) -> bool {
         false

@@ -251,8 +251,13 @@ impl Grader {
 
     /// A stop text that also begins a right answer leaves nothing to grade, and the grade should say so.
     fn why_no_answer(&self, completion: &Completion) -> Option<String> {
-        if Answer::of(&completion.text, &self.reasoning).is_none() {
+        let Some(answer) = Answer::of(&completion.text, &self.reasoning) else {
             return Some("the reasoning never ended".to_owned());
+        };
+        if let Ok(Way::Text(family)) = &self.way
+            && let Some(why) = family.why_none(&answer)
+        {
+            return Some(why);
         }
         let stop = completion.stop_reason.as_ref()?;
         Some(format!("the stop text {stop:?} came before an answer"))

@@ -1,7 +1,7 @@
 //! The grader: takes completions from DONE as they land and writes their grades to GRADE.
 //!
 //! What an answer is worth is decided by pure functions, one module a family, each named and versioned: a grade says
-//! `numeric@2`, so a change of what a family accepts is a new version and old grades stay explainable. Nothing here decides
+//! `numeric@3`, so a change of what a family accepts is a new version and old grades stay explainable. Nothing here decides
 //! which samples count or what their mean is; that is the aggregator's.
 
 mod anchor;

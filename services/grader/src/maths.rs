@@ -16,12 +16,12 @@ use crate::family::Family;
 use crate::number::last_number;
 use crate::pattern::Pattern;
 
-const NAME: &str = "math@1";
+const NAME: &str = "math@2";
 const BOXED: &str = "last-box@1";
 const ANNOUNCED: &str = "announced-formula@1";
 const FORMULA: &str = "last-formula@1";
 const WHOLE: &str = "whole-formula@1";
-const NUMBER: &str = "last-number@2";
+const NUMBER: &str = "last-number@3";
 
 /// The longest text that may be a formula as a whole, or after an announcement.
 const MAX_FORMULA_BYTES: usize = 400;
@@ -73,17 +73,17 @@ fn target_of(target: &str) -> maths::Answer {
 
 /// Compares with each target on a budget of its own.
 fn judged(targets: &[maths::Answer], answer: &maths::Answer, steps: u64) -> Result<(bool, String), Error> {
-    let mut is_undecided = false;
+    let mut undecided = None;
     for target in targets {
         let comparison = maths::compare(target, answer, &mut Steps::new(steps));
         match comparison.verdict {
             Verdict::Equal => return Ok((true, format!("equals {}, {}", target.canonical(), comparison.how))),
-            Verdict::Undecided => is_undecided = true,
+            Verdict::Undecided => undecided = Some(comparison.how),
             Verdict::Different => {}
         }
     }
-    if is_undecided {
-        return Err(Error::Budget);
+    if let Some(why) = undecided {
+        return Err(Error::Undecided { why });
     }
     let wanted: Vec<String> = targets.iter().take(3).map(maths::Answer::canonical).collect();
     let understood = if answer.is_mathematics() {
@@ -236,8 +236,28 @@ mod tests {
     fn what_cannot_be_decided_is_the_graders_fault() {
         let math = Math::try_new(None).unwrap();
         let (target, answer) = (maths::Answer::read("(x+y)^9"), maths::Answer::read("(y+x)^9"));
-        assert_eq!(judged(std::slice::from_ref(&target), &answer, 20), Err(Error::Budget));
+        assert_eq!(
+            judged(std::slice::from_ref(&target), &answer, 20),
+            Err(Error::Undecided {
+                why: "the budget of steps ran out"
+            })
+        );
         assert!(judged(&[target], &answer, Steps::DEFAULT).unwrap().0);
+        let error = math
+            .judge(&item(&["5 m"], &[]), &Answer::whole(r"\boxed{5}"))
+            .unwrap_err();
+        assert!(error.to_string().contains(r"\text{ m}"), "{error}");
+        let judge = |target, text| {
+            math.judge(&item(&[target], &[]), &Answer::whole(text))
+                .unwrap()
+                .unwrap()
+        };
+        assert_eq!(judge("6s^2", r"\boxed{6}").credit.score(), 0.0);
+        assert_eq!(judge(r"6\text{ m}^2", r"\boxed{6}").credit.score(), 1.0);
+        assert!(
+            math.judge(&item(&["30000!"], &[]), &Answer::whole(r"\boxed{30000 \cdot 29999!}"))
+                .is_err()
+        );
         assert!(math.judge(&item(&[], &[]), &Answer::whole("5")).is_err());
         assert!(math.judge(&item(&[" "], &[]), &Answer::whole("5")).is_err());
     }

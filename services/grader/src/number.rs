@@ -1,19 +1,26 @@
 //! Reading the last number of a text, as people and models write numbers.
 //!
-//! Understood: signs and the typographic minus, currency signs, thousands separators (`8,000`, `9{,}500`, `9,\!500`, thin
-//! spaces, `9'500`, `9_500`), decimals, exponents, fractions (`1/2`, `\frac{1}{2}`), and the decimal digits of the scripts
-//! listed below. Not understood: decimal commas, mixed numbers, powers of ten spelled as products, numerals in words.
+//! Understood: signs and the typographic minus, currency signs, thousands separators (`8,000`, `9{,}500`, `9,\!500`, spaces of
+//! any width, `9'500`, `9_500`), decimals, exponents (`1.5e3`, `1.5 \times 10^3`), fractions (`1/2`, `\frac12`, `½`), mixed
+//! numbers (`2 1/2`), and the decimal digits of several scripts. The exponent of a unit, an index and the digits in a name
+//! (`cm^2`, `x_1`, `CO2`) are no numbers. A root, a power or a logarithm has a value that is not read here, and no number in it
+//! counts. Not understood: decimal commas, numerals in words.
+
+mod marks;
+mod reader;
 
 use std::ops::Range;
 
 use tidemill_maths::Answer;
 
+use marks::{Marks, has_digit};
+use reader::{Reader, Reading};
+
 /// A number that was found in a text.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Number {
-    /// In plain ASCII, without separators and without zeros that say nothing.
+    /// In plain ASCII, without separators and without zeros that say nothing: `-1.5`, `1e400`, `3/4`, `2 1/2`.
     text: String,
-    value: f64,
 }
 
 /// From here on not every whole number has a float of its own.
@@ -34,14 +41,23 @@ impl Number {
         } else {
             numeral
         };
-        Self { text, value }
+        Self { text }
     }
 
     fn ratio(numerator: &Self, denominator: &Self) -> Option<Self> {
-        let value = numerator.value / denominator.value;
-        value.is_finite().then(|| Self {
+        (denominator.text != "0").then(|| Self {
             text: format!("{}/{}", numerator.text, denominator.text),
-            value,
+        })
+    }
+
+    /// A whole number and a fraction that is less than one, as `2 1/2`.
+    fn mixed(whole: &Self, part: &Self) -> Option<Self> {
+        let (above, below) = part.text.split_once('/')?;
+        let are_whole = [above, below]
+            .iter()
+            .all(|side| side.bytes().all(|byte| byte.is_ascii_digit()));
+        (are_whole && is_less(above, below)).then(|| Self {
+            text: format!("{} {}", whole.text, part.text),
         })
     }
 
@@ -49,23 +65,21 @@ impl Number {
         if self.text == "0" {
             return self;
         }
-        Self {
-            text: format!("-{}", self.text),
-            value: -self.value,
-        }
+        let text = match self.text.strip_prefix('-') {
+            Some(positive) => positive.to_owned(),
+            None => format!("-{}", self.text),
+        };
+        Self { text }
     }
 
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
-    /// Equal up to the tolerance, with room for the rounding of the subtraction; without one, as exact fractions.
+    /// Equal up to the tolerance, and without one exactly: as fractions, so that no rounding makes two numbers equal, however
+    /// long or large they are. Numbers too long to be computed with are equal when they are written alike.
     pub(crate) fn equals(&self, other: &Self, tolerance: f64) -> bool {
-        if tolerance > 0.0 {
-            let rounding = 4.0 * f64::EPSILON * self.value.abs().max(other.value.abs());
-            return (self.value - other.value).abs() <= tolerance + rounding;
-        }
-        self.text == other.text || tidemill_maths::equal(&other.text, &self.text)
+        self.text == other.text || tidemill_maths::are_within(&self.text, &other.text, tolerance)
     }
 
     /// A form that is the same for equal numbers.
@@ -74,238 +88,45 @@ impl Number {
     }
 }
 
+/// One whole number is less than another.
+fn is_less(one: &str, other: &str) -> bool {
+    let (one, other) = (one.trim_start_matches('0'), other.trim_start_matches('0'));
+    (one.len(), one) < (other.len(), other)
+}
+
 /// A number and where it stands in the text that was read, in bytes.
 pub(crate) type Placed = (Number, Range<usize>);
 
 /// The last number of a text.
-///
-/// Only the run of letters around the text's last digit is read, so the cost does not grow with what precedes it.
 pub(crate) fn last_number(text: &str) -> Option<Placed> {
-    let last_digit = text.rfind(|letter| digit(letter).is_some())?;
-    let head = &text[..last_digit];
-    let start = head
-        .char_indices()
-        .rev()
-        .find(|&(_, letter)| !may_belong_to_a_number(letter))
-        .map_or(0, |(offset, letter)| offset + letter.len_utf8());
-    let end = text[last_digit..]
-        .chars()
-        .next()
-        .map_or(text.len(), |letter| last_digit + letter.len_utf8());
-    let follows_word = text[..start]
-        .chars()
-        .next_back()
-        .is_some_and(|letter| letter.is_alphanumeric() || letter == ')');
-    let run = Run::of(&text[start..end]);
-    let reader = Reader {
-        bytes: run.plain.as_bytes(),
-        follows_word,
-    };
-    let (number, place) = reader.last()?;
-    let first = run.offsets.get(place.start)?;
-    let last = run.offsets.get(place.end.checked_sub(1)?)?;
-    Some((number, start + first.start..start + last.end))
-}
-
-fn may_belong_to_a_number(letter: char) -> bool {
-    digit(letter).is_some() || plain_mark(letter).is_some()
-}
-
-/// The digits of the scripts whose ten digits are written left to right by value.
-fn digit(letter: char) -> Option<char> {
-    const ZEROS: [char; 6] = ['0', '\u{660}', '\u{6f0}', '\u{966}', '\u{9e6}', '\u{ff10}'];
-    ZEROS.iter().find_map(|&zero| {
-        let value = u32::from(letter)
-            .checked_sub(u32::from(zero))
-            .filter(|&value| value < 10)?;
-        char::from_digit(value, 10)
-    })
-}
-
-/// One ASCII mark for all that mean the same within a number.
-const fn plain_mark(letter: char) -> Option<char> {
-    match letter {
-        '-' | '\u{2212}' | '\u{2010}' | '\u{2011}' => Some('-'),
-        ',' | '\'' | '’' | '_' | '\u{66c}' | '\u{2009}' | '\u{202f}' => Some(','),
-        '.' | '\u{66b}' => Some('.'),
-        '$' | '€' | '£' | '¥' => Some('$'),
-        '+' | '/' | '\\' | '!' | '{' | '}' | 'e' | 'E' | 'f' | 'r' | 'a' | 'c' | 'd' | 't' => Some(letter),
-        _ => None,
+    match last_reading(text)? {
+        (Reading::Number(number), place) => Some((number, place)),
+        (Reading::Formula, _) => None,
     }
 }
 
-/// A run of letters that may belong to numbers, in plain marks.
-struct Run {
-    plain: String,
-    /// Where each byte of it stands in the run as it was written.
-    offsets: Vec<Range<usize>>,
+/// Where the formula stands in which the text ends, if it ends in one whose value is not read.
+pub(crate) fn last_formula(text: &str) -> Option<Range<usize>> {
+    match last_reading(text)? {
+        (Reading::Number(_), _) => None,
+        (Reading::Formula, place) => Some(place),
+    }
 }
 
-impl Run {
-    fn of(written: &str) -> Self {
-        let mut run = Self {
-            plain: String::with_capacity(written.len()),
-            offsets: Vec::with_capacity(written.len()),
-        };
-        for (offset, letter) in written.char_indices() {
-            if let Some(mark) = digit(letter).or_else(|| plain_mark(letter)) {
-                run.push(mark, offset..offset + letter.len_utf8());
+/// What the last line that says a number, or a formula in its place, ends in. No number goes on in the next line.
+fn last_reading(text: &str) -> Option<(Reading, Range<usize>)> {
+    let mut end = text.len();
+    loop {
+        let start = text[..end].rfind('\n').map_or(0, |line_end| line_end + 1);
+        let line = &text[start..end];
+        if has_digit(line) {
+            let marks = Marks::of(line);
+            let found = Reader::new(&marks.bytes).last();
+            if let Some((reading, place)) = found.and_then(|(reading, place)| Some((reading, marks.written(&place)?))) {
+                return Some((reading, start + place.start..start + place.end));
             }
         }
-        run
-    }
-
-    /// Adds a mark, which may complete a separator that LaTeX writes with several: those become one.
-    fn push(&mut self, mark: char, place: Range<usize>) {
-        const SPELLINGS: [(&str, char); 4] = [("{,}", ','), (r",\!", ','), (r"\,", ','), (r"\$", '$')];
-        self.plain.push(mark);
-        self.offsets.push(place);
-        let spelled = SPELLINGS.iter().find(|(spelling, _)| self.plain.ends_with(spelling));
-        if let Some((spelling, joined)) = spelled {
-            let start = self.plain.len() - spelling.len();
-            let place = self.offsets[start].start..self.offsets[self.offsets.len() - 1].end;
-            self.plain.truncate(start);
-            self.offsets.truncate(start);
-            self.plain.push(*joined);
-            self.offsets.push(place);
-        }
-    }
-}
-
-/// Reads the numbers of one run of plain marks.
-struct Reader<'r> {
-    bytes: &'r [u8],
-    /// A letter or digit stands before the run, so a dash at its start joins instead of negating.
-    follows_word: bool,
-}
-
-impl Reader<'_> {
-    fn last(&self) -> Option<(Number, Range<usize>)> {
-        let mut last = None;
-        let mut at = 0;
-        while at < self.bytes.len() {
-            match self.fraction(at).or_else(|| self.number(at)) {
-                Some((number, end)) => {
-                    let sign = self.sign_before(at);
-                    let number = if sign.is_some() { number.negated() } else { number };
-                    last = Some((number, sign.unwrap_or(at)..end));
-                    at = end;
-                }
-                None => at += 1,
-            }
-        }
-        last
-    }
-
-    fn byte(&self, at: usize) -> Option<u8> {
-        self.bytes.get(at).copied()
-    }
-
-    fn is_digit(&self, at: usize) -> bool {
-        self.byte(at).is_some_and(|byte| byte.is_ascii_digit())
-    }
-
-    /// Where a minus stands before the number, a currency sign between them allowed, that is not a dash after a word or an
-    /// operand.
-    fn sign_before(&self, start: usize) -> Option<usize> {
-        let mut sign = start;
-        while sign > 0 && self.bytes[sign - 1] == b'$' {
-            sign -= 1;
-        }
-        if sign == 0 || self.bytes[sign - 1] != b'-' {
-            return None;
-        }
-        let is_sign = match sign.checked_sub(2).map(|before| self.bytes[before]) {
-            Some(before) => !(before.is_ascii_alphanumeric() || before == b'}'),
-            None => !self.follows_word,
-        };
-        is_sign.then(|| sign - 1)
-    }
-
-    /// `\frac{1}{2}`, also when the last brace is missing because the run ends at its last digit.
-    fn fraction(&self, start: usize) -> Option<(Number, usize)> {
-        let rest = &self.bytes[start..];
-        let command = [&br"\frac{"[..], br"\dfrac{", br"\tfrac{"]
-            .into_iter()
-            .find(|command| rest.starts_with(command))?;
-        let (numerator, at) = self.signed(start + command.len())?;
-        let is_joined = self.byte(at) == Some(b'}') && self.byte(at + 1) == Some(b'{');
-        let (denominator, end) = self.signed(at + 2).filter(|_| is_joined)?;
-        Some((Number::ratio(&numerator, &denominator)?, end))
-    }
-
-    fn signed(&self, start: usize) -> Option<(Number, usize)> {
-        if self.byte(start) == Some(b'-') {
-            let (number, end) = self.decimal(start + 1)?;
-            return Some((number.negated(), end));
-        }
-        self.decimal(start)
-    }
-
-    /// A number, or two with a slash between; with two slashes it is a date.
-    fn number(&self, start: usize) -> Option<(Number, usize)> {
-        let (number, end) = self.decimal(start)?;
-        let follows_slash = start > 0 && self.bytes[start - 1] == b'/';
-        if self.byte(end) != Some(b'/') || follows_slash {
-            return Some((number, end));
-        }
-        let ratio = self
-            .decimal(end + 1)
-            .filter(|&(_, ratio_end)| self.byte(ratio_end) != Some(b'/'))
-            .and_then(|(denominator, ratio_end)| Some((Number::ratio(&number, &denominator)?, ratio_end)));
-        Some(ratio.unwrap_or((number, end)))
-    }
-
-    fn decimal(&self, start: usize) -> Option<(Number, usize)> {
-        let starts_with_point = self.byte(start) == Some(b'.') && self.is_digit(start + 1);
-        if !self.is_digit(start) && !starts_with_point {
-            return None;
-        }
-        let mut numeral = String::new();
-        let mut at = self.whole(start, &mut numeral);
-        if self.byte(at) == Some(b'.') && self.is_digit(at + 1) {
-            numeral.push('.');
-            at = self.digits(at + 1, &mut numeral);
-        }
-        if let Some(end) = self.exponent(at, &mut numeral) {
-            at = end;
-        }
-        Some((Number::new(numeral), at))
-    }
-
-    /// Digits with their thousands separators; each must be followed by exactly three digits.
-    fn whole(&self, start: usize, numeral: &mut String) -> usize {
-        let mut at = self.digits(start, numeral);
-        if at - start > 3 {
-            return at;
-        }
-        while self.byte(at) == Some(b',') && (1..=3).all(|next| self.is_digit(at + next)) && !self.is_digit(at + 4) {
-            at = self.digits(at + 1, numeral);
-        }
-        at
-    }
-
-    fn digits(&self, start: usize, numeral: &mut String) -> usize {
-        let mut at = start;
-        while let Some(byte) = self.byte(at).filter(u8::is_ascii_digit) {
-            numeral.push(char::from(byte));
-            at += 1;
-        }
-        at
-    }
-
-    fn exponent(&self, start: usize, numeral: &mut String) -> Option<usize> {
-        let mark = self.byte(start).filter(|byte| matches!(byte, b'e' | b'E'))?;
-        let has_sign = matches!(self.byte(start + 1), Some(b'+' | b'-'));
-        let digits = start + 1 + usize::from(has_sign);
-        if !self.is_digit(digits) {
-            return None;
-        }
-        numeral.push(char::from(mark));
-        if has_sign {
-            numeral.push(char::from(self.bytes[start + 1]));
-        }
-        Some(self.digits(digits, numeral))
+        end = start.checked_sub(1)?;
     }
 }
 
@@ -371,7 +192,7 @@ mod tests {
             (".5", "0.5"),
             ("5e", "5"),
             ("2E-2", "0.02"),
-            ("5 e3", "3"),
+            ("5 e3", "5"),
             ("5ft", "5"),
             ("007", "7"),
         ]);
@@ -388,9 +209,14 @@ mod tests {
             ("1/2", "1/2"),
             ("5/6/2024", "2024"),
             ("5/0", "0"),
-            (r"\frac{x}{2}", "2"),
+            ("5/6/2024 3/4", "3/4"),
+            (r"\frac12", "1/2"),
+            (r"\frac1{72}", "1/72"),
+            (r"-\frac{-1}{2}", "1/2"),
+            ("½", "1/2"),
+            ("-½", "-1/2"),
         ]);
-        assert_eq!(last_number("-3/4").unwrap().0.value, -0.75);
+        assert_eq!(read(r"\frac{x}{2}"), None);
     }
 
     #[test]
@@ -409,7 +235,11 @@ mod tests {
             ("it is $9{,}500, no more", "9{,}500"),
             (r"é $-\$12\,345$", r"-\$12\,345"),
             ("so \u{2212}5.", "\u{2212}5"),
-            (r"\frac{1}{2}", r"\frac{1}{2"),
+            (r"\frac{1}{2}", r"\frac{1}{2}"),
+            (r"\frac{1}{2", r"\frac{1}{2"),
+            ("1 000 000 m²", "1 000 000"),
+            (r"it is $1.5 \times 10^{3}$", r"1.5 \times 10^{3}"),
+            ("about 2½ cups", "2½"),
             ("٤٢ ", "٤٢"),
         ] {
             let (_, place) = last_number(text).unwrap();
@@ -434,6 +264,152 @@ mod tests {
         assert!(number("12345678901234567890").equals(&number("12,345,678,901,234,567,890"), 0.0));
         assert!(number("1e20").equals(&number("100000000000000000000"), 0.0));
         assert!(!number(&"9".repeat(400)).equals(&number("5"), 0.0));
+    }
+
+    #[test]
+    fn mixed_numbers_are_one_number() {
+        assert_reads(&[
+            ("2 1/2", "2 1/2"),
+            (r"2\frac{1}{2}", "2 1/2"),
+            (r"-2 \frac12", "-2 1/2"),
+            ("2½ cups", "2 1/2"),
+            ("2, 1/2", "1/2"),
+            ("5 3/2", "3/2"),
+            ("0.5 1/2", "1/2"),
+        ]);
+        let number = |text| last_number(text).unwrap().0;
+        assert!(number("2 1/2").equals(&number("2.5"), 0.0));
+        assert!(number("-2 1/2").equals(&number("-2.5"), 0.0));
+        assert!(!number("-2 1/2").equals(&number("-1.5"), 0.0));
+        assert!(number("-2 1/2").equals(&number("-2.4"), 0.1));
+        assert!(!number("-2 1/2").equals(&number("-2.3"), 0.1));
+    }
+
+    #[test]
+    fn powers_of_ten_are_one_number() {
+        assert_reads(&[
+            (r"1.5 \times 10^3", "1500"),
+            (r"1.5 \cdot 10^{-3}", "0.0015"),
+            ("1.5×10³", "1500"),
+            ("1.5x10^3", "1500"),
+            ("1.5 * 10**3", "1500"),
+            ("-2×10⁻³", "-0.002"),
+            ("10^6 people", "1000000"),
+            (r"3 \times 10", "10"),
+            ("3x4", "4"),
+        ]);
+    }
+
+    #[test]
+    fn spaces_of_any_width_join_thousands() {
+        assert_reads(&[
+            ("1 000 000", "1000000"),
+            ("1\u{a0}000\u{a0}000", "1000000"),
+            ("1\u{2009}000.5", "1000.5"),
+            (r"1\ 000\,000", "1000000"),
+            ("12 3456", "3456"),
+            ("2024 100", "100"),
+            ("0 500", "500"),
+            ("1 000 07", "7"),
+            ("5 100/3", "100/3"),
+            ("1,000 007", "7"),
+        ]);
+    }
+
+    #[test]
+    fn exponents_of_units_indices_and_names_are_no_numbers() {
+        assert_reads(&[
+            ("12 cm^2", "12"),
+            (r"12\text{ cm}^2", "12"),
+            (r"12\,\mathrm{m}^{3}", "12"),
+            ("12 m²", "12"),
+            ("9.8 m/s^2", "9.8"),
+            ("9.8 m s^{-2}", "9.8"),
+            ("12 square meters^2", "12"),
+            ("5 kg of CO2", "5"),
+            ("5 kg of CO₂", "5"),
+            ("3 moles of C6H12O6", "3"),
+            ("7 = x1", "7"),
+            ("7 = x_{12}", "7"),
+            ("7 = x_1", "7"),
+            ("12 km2", "12"),
+            (r"90^\circ", "90"),
+            ("the 5^{th}", "5"),
+            ("USD50", "50"),
+            ("Rs.50", "50"),
+            ("**12**", "12"),
+            ("_12_", "12"),
+            ("x=5", "5"),
+            ("答えは42です", "42"),
+        ]);
+        assert_eq!(read("CO2"), None);
+    }
+
+    #[test]
+    fn formulas_have_a_value_that_is_none_of_the_numbers_in_them() {
+        for text in [
+            r"\sqrt{4}",
+            r"so 16 and \sqrt{4}",
+            "√4",
+            "sqrt(4)",
+            r"3\sqrt{2}",
+            r"\sqrt[3]{8}",
+            r"\sqrt{2} + 3",
+            r"\frac{\sqrt{2}}{2}",
+            r"\sqrt{2}/2",
+            "2^{10}",
+            "2^10",
+            "2**10",
+            "2^n",
+            "5x^2",
+            "x^2 - 4",
+            "(1+2)/3",
+            "x/2",
+            r"\log_2 8",
+            r"\ln(5)",
+            r"\binom{5}{2}",
+            r"12\pi",
+            "12 π",
+            r"\pi/2",
+            r"0.\overline{3}",
+            r"5 \pm 0.1",
+            r"3\frac{5}{2}",
+        ] {
+            assert_eq!(read(text), None, "{text}");
+            assert!(last_formula(text).is_some(), "{text}");
+        }
+        assert_reads(&[
+            (r"\sqrt{16} = 4", "4"),
+            ("x^2 = 16, so x = -4", "-4"),
+            ("78.5 (using π)", "78.5"),
+            (r"where \pi \approx 3.14", "3.14"),
+            ("x = - 5", "-5"),
+            ("- 5", "5"),
+            ("Answer: \u{2013}5", "-5"),
+            ("5\u{2013}10", "10"),
+        ]);
+        assert_eq!(last_formula("no number"), None);
+    }
+
+    #[test]
+    fn numbers_beyond_floats_are_within_a_tolerance_by_their_digits() {
+        let number = |text: &str| last_number(text).unwrap().0;
+        let (long, huge) = ("9".repeat(309), "9".repeat(5_000));
+        for answer in [&long, "1e400", &huge, "1e9999999999", "-1e400", "1e400/3"] {
+            assert!(!number(answer).equals(&number("5"), 0.01), "{answer}");
+            assert!(!number("5").equals(&number(answer), 0.01), "{answer}");
+            assert!(number(answer).equals(&number(answer), 0.01), "{answer}");
+        }
+        assert!(number("1e400").equals(&number("1.0e400"), 0.01));
+        assert!(!number("1e400").equals(&number("1e401"), 0.01));
+        assert!(number(&format!("{long}.5")).equals(&number(&long), 0.5));
+        assert!(!number(&format!("{long}.5")).equals(&number(&long), 0.25));
+        assert!(!number("12345678901234567890").equals(&number("12345678901234567892"), 1.0));
+        assert!(number("12345678901234567890").equals(&number("12345678901234567891"), 1.0));
+        assert!(number("100").equals(&number("100.01"), 0.01));
+        assert!(number("1/3").equals(&number("0.333"), 0.001));
+        assert!(!number("1e5000").equals(&number("2e2500"), 0.0));
+        assert!(number("1e5000").equals(&number("1e5000"), 0.0));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Family `numeric`: the last number of the answer equals the target as a number.
 //!
-//! Without a tolerance numbers are compared as exact fractions: no rounding makes two of them equal.
+//! Numbers are compared as exact fractions, with a tolerance and without: no rounding makes two of them equal.
 //!
 //! A balanced `\boxed{...}` narrows where the number is looked for, and so does the suite's pattern. A comma separates
 //! thousands or ends the number; it is never the decimal mark, because `3,141` cannot be told from three thousand.
@@ -11,11 +11,11 @@ use tidemill_maths::boxes;
 use crate::Error;
 use crate::answer::{Answer, Credit, Finding};
 use crate::family::Family;
-use crate::number::{Number, Placed, last_number};
+use crate::number::{Number, Placed, last_formula, last_number};
 use crate::pattern::Pattern;
 
-const NAME: &str = "numeric@2";
-const LAST_NUMBER: &str = "last-number@2";
+const NAME: &str = "numeric@3";
+const LAST_NUMBER: &str = "last-number@3";
 
 /// Targets that a reason names.
 const SHOWN: usize = 3;
@@ -49,19 +49,35 @@ impl Family for Numeric {
         if targets.is_empty() {
             return Err(Error::Target { wanted: "a number" });
         }
-        let place = match &self.pattern {
-            Some(pattern) => pattern.last(answer.text()),
-            None => Some(answer.text()),
-        };
-        let placed = place.and_then(|place| {
+        let placed = self.place(answer).and_then(|place| {
             let (number, range) = found(place)?;
             Some((number, place.get(range)?))
         });
         Ok(placed.map(|(number, written)| self.finding(&targets, &number).at(answer.span(written))))
     }
+
+    fn why_none(&self, answer: &Answer<'_>) -> Option<String> {
+        /// So much of a formula is told, in letters.
+        const TOLD: usize = 80;
+        let place = self.place(answer)?;
+        let boxes = boxes(place);
+        let place = boxes.last.map_or(boxes.before_unclosed, |boxed| boxed.content);
+        let formula: String = place.get(last_formula(place)?)?.chars().take(TOLD).collect();
+        Some(format!(
+            "the answer is the formula {formula}, which `numeric` does not compute; the family `math` does"
+        ))
+    }
 }
 
 impl Numeric {
+    /// Where the number is looked for.
+    fn place<'a>(&self, answer: &'a Answer<'_>) -> Option<&'a str> {
+        match &self.pattern {
+            Some(pattern) => pattern.last(answer.text()),
+            None => Some(answer.text()),
+        }
+    }
+
     fn finding(&self, targets: &[Number], number: &Number) -> Finding {
         let equal = targets.iter().find(|target| number.equals(target, self.tolerance));
         let within = match self.tolerance {
@@ -163,6 +179,21 @@ mod tests {
         assert!(judge(None, 0.01, "100", "100.01").unwrap().1);
         assert!(!judge(None, 0.01, "100", "100.02").unwrap().1);
         assert!(!judge(None, 0.0, "100", "100.0000001").unwrap().1);
+    }
+
+    #[test]
+    fn a_formula_in_place_of_a_number_is_no_answer_and_the_reason_says_what_reads_it() {
+        let numeric = Numeric::try_new(None, 0.0).unwrap();
+        for text in [r"so \boxed{\sqrt{4}}", r"16, so \sqrt{4}"] {
+            assert_eq!(judge(None, 0.0, "4", text), None, "{text}");
+            let why = numeric.why_none(&Answer::whole(text)).unwrap();
+            assert!(why.contains(r"\sqrt{4}") && why.contains("`math`"), "{why}");
+        }
+        assert_eq!(numeric.why_none(&Answer::whole("nobody knows")), None);
+        assert_eq!(
+            judge(None, 0.0, "12", r"\boxed{12\text{ cm}^2}"),
+            Some(("12".to_owned(), true))
+        );
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crate::characters::plain;
 use crate::node::Node;
 use crate::parser::parse;
 use crate::steps::Steps;
+use crate::unit::letter_is_unit;
 
 /// Longer texts are no answers and are compared by their letters alone.
 pub const MAX_BYTES: usize = 4_096;
@@ -18,6 +19,8 @@ pub const MAX_CANONICAL_BYTES: usize = 200;
 pub struct Answer {
     pub(crate) source: Source,
     pub(crate) node: Option<Node>,
+    /// The letter of the option that stands before it, as in `\textbf{(B)}\ 12`.
+    pub(crate) option: Option<char>,
 }
 
 /// The text as it is compared where mathematics does not help.
@@ -27,6 +30,8 @@ pub(crate) struct Source {
     pub(crate) squeezed: String,
     /// The words in small letters, one space between.
     pub(crate) words: String,
+    /// A letter that may be a unit or a variable stands behind a number and a space: `5 m`.
+    pub(crate) sets_letter_apart: bool,
 }
 
 impl Answer {
@@ -44,20 +49,40 @@ impl Answer {
             let source = Source {
                 squeezed: text.to_owned(),
                 words: String::new(),
+                sets_letter_apart: false,
             };
-            return Self { source, node: None };
+            return Self {
+                source,
+                node: None,
+                option: None,
+            };
         }
         let inner = unwrapped(text);
+        let (option, inner) = match optional(inner) {
+            Some((letter, rest)) => (Some(letter), unwrapped(rest)),
+            None => (None, inner),
+        };
         let source = Source::of(inner);
         if is_words(inner) {
+            let node = match source.words.as_str() {
+                "all real numbers" | "all reals" => Node::reals(),
+                words => Node::Text(words.to_owned()),
+            };
             return Self {
-                node: Some(Node::Text(source.words.clone())),
+                node: Some(node),
                 source,
+                option,
             };
         }
         // What the parser does not understand, or not within the budget, stays a text.
         let node = parse(inner, steps).ok();
-        Self { source, node }
+        Self { source, node, option }
+    }
+
+    /// It is this letter, in brackets or not.
+    pub(crate) fn is_letter(&self, letter: char) -> bool {
+        let bare = self.source.squeezed.trim_matches(['(', ')', '{', '}']);
+        bare.chars().eq([letter])
     }
 
     /// It was understood as a number, a formula, or a collection of them, with no words in it but units.
@@ -110,8 +135,87 @@ impl Source {
         let words = words(&squeezed);
         squeezed.retain(|letter| !letter.is_whitespace());
         let squeezed = squeezed.trim_end_matches(['.', ',', ';']).to_owned();
-        Self { squeezed, words }
+        Self {
+            squeezed,
+            words,
+            sets_letter_apart: sets_letter_apart(text),
+        }
     }
+}
+
+/// Such a letter stands behind a numeral that is no argument of a command, as the `12` of `\frac12 g` is.
+fn sets_letter_apart(text: &str) -> bool {
+    let spaced = text.replace(r"\,", " ").replace(r"\ ", " ").replace('~', " ");
+    let is_numeral = |word: &str| {
+        let numeral = word.trim_start_matches(|letter: char| !letter.is_ascii_alphanumeric() && letter != '\\');
+        numeral.starts_with(|first: char| first.is_ascii_digit())
+            && numeral.ends_with(|last: char| last.is_ascii_digit())
+    };
+    let is_unit = |word: &str| {
+        letter_is_unit(
+            word.split(|letter: char| !letter.is_alphabetic())
+                .next()
+                .unwrap_or_default(),
+        )
+    };
+    let words: Vec<&str> = spaced.split_whitespace().collect();
+    words.windows(2).any(|pair| is_numeral(pair[0]) && is_unit(pair[1]))
+}
+
+/// The letter of an option and the answer behind it: `\textbf{(B)}\ 12`, `(B) 12`.
+fn optional(text: &str) -> Option<(char, &str)> {
+    const TEXTS: [&str; 7] = [
+        r"\textbf", r"\text", r"\mathrm", r"\mathbf", r"\textrm", r"\textit", r"\mbox",
+    ];
+    const SPACES: [&str; 7] = [r"\qquad", r"\quad", r"\ ", r"\,", r"\;", "~", " "];
+    let bracketed = |text: &str| {
+        let letter = text.strip_prefix('(')?.strip_suffix(')')?;
+        letter.parse::<char>().ok().filter(|letter| matches!(letter, 'A'..='J'))
+    };
+    let set = TEXTS.iter().find_map(|command| {
+        let (content, rest) = text
+            .strip_prefix(command)?
+            .trim_start()
+            .strip_prefix('{')?
+            .split_once('}')?;
+        Some((bracketed(content.trim_matches([' ', '~']))?, rest))
+    });
+    let (letter, mut rest) = match set {
+        Some((letter, rest)) => (letter, rest),
+        None => {
+            let (head, rest) = text.split_at_checked(3)?;
+            let is_apart = SPACES.iter().any(|space| rest.starts_with(space));
+            let is_formula = rest
+                .trim_start()
+                .starts_with(['+', '-', '*', '/', '=', '<', '>', '^', '_', '|']);
+            (bracketed(head).filter(|_| is_apart && !is_formula)?, rest)
+        }
+    };
+    while let Some(next) = SPACES.iter().find_map(|space| rest.strip_prefix(space)) {
+        rest = next;
+    }
+    // Several options are no option and its value, nor is what an operator joins to one.
+    const JOINING: [&str; 14] = [
+        ",",
+        ";",
+        "^",
+        "_",
+        "+",
+        "=",
+        ")",
+        "}",
+        "and",
+        "or",
+        "&",
+        r"\text{and",
+        r"\text{ and",
+        r"\cup",
+    ];
+    let is_joined = JOINING.iter().any(|joining| rest.starts_with(joining)) || rest.starts_with(r"\text{ or");
+    let is_several = rest
+        .match_indices('(')
+        .any(|(at, _)| rest.get(at..at + 3).and_then(bracketed).is_some());
+    (!rest.is_empty() && !is_joined && !is_several).then_some((letter, rest))
 }
 
 /// The runs of letters and digits, in small letters, one space between.

@@ -37,10 +37,17 @@ fn form(node: &Node, steps: &mut Steps) -> Option<String> {
     steps.take(1).ok()?;
     let node = unnamed(node);
     if let Some(pieces) = pieces(node).filter(|_| !matches!(node, Node::Bracketed { .. })) {
-        return sorted(&pieces, steps).map(|parts| parts.join(" U "));
+        return sorted(&pieces, steps).map(|mut parts| {
+            parts.dedup();
+            parts.join(" U ")
+        });
     }
     if let Some(elements) = elements(node) {
-        let parts = sorted(&elements, steps)?;
+        let mut parts = sorted(&elements, steps)?;
+        // A list names an element as often as it occurs.
+        if !matches!(node, Node::List(_)) {
+            parts.dedup();
+        }
         return Some(match parts.as_slice() {
             [sole] => sole.clone(),
             _ => format!("{{{}}}", parts.join(", ")),
@@ -72,7 +79,6 @@ fn forms(items: &[Node], steps: &mut Steps) -> Option<Vec<String>> {
 fn sorted(items: &[Node], steps: &mut Steps) -> Option<Vec<String>> {
     let mut forms = forms(items, steps)?;
     forms.sort_unstable();
-    forms.dedup();
     Some(forms)
 }
 
@@ -123,7 +129,7 @@ fn scalar(node: &Node, steps: &mut Steps) -> Option<String> {
             Some(text) => Some(text),
             None => by_value(node, &names(&formed), steps),
         },
-        Err(Unformed::None) => by_value(node, &node.names(), steps),
+        Err(Unformed::None | Unformed::Large) => by_value(node, &node.names(), steps),
         Err(Unformed::Undefined | Unformed::Exhausted) => None,
     }
 }

@@ -60,6 +60,7 @@ const fn spelled(letter: char) -> Option<&'static str> {
         '≈' | '≃' => r"\approx ",
         '∈' => r"\in ",
         '∪' => r"\cup ",
+        'ℝ' => r"\mathbb{R} ",
         '∅' | '⌀' => r"\emptyset ",
         '⟨' | '〈' => r"\langle ",
         '⟩' | '〉' => r"\rangle ",

@@ -40,7 +40,12 @@ pub fn equal(target: &str, answer: &str) -> bool {
     compare(&target, &answer, &mut steps).verdict == Verdict::Equal
 }
 
-/// Compares two answers within a budget. It makes no difference which is which.
+/// Why an answer without a letter that the target has is neither equal nor different.
+const AMBIGUOUS: &str = r"a letter of the target may be a unit or a variable; write a unit as text, as in 5\text{ m}";
+
+/// Compares two answers within a budget. It makes no difference which is which, but for a letter that may be a unit or a
+/// variable: in an answer to a target without it, it is a unit (`5 m` for `5`); in a target it is a variable (`2s` is not `2`), or,
+/// set apart as in `5 m`, leaves an answer that would be equal without it undecided.
 #[must_use]
 pub fn compare(target: &Answer, answer: &Answer, steps: &mut Steps) -> Comparison {
     if target.is_empty() || answer.is_empty() {
@@ -49,13 +54,21 @@ pub fn compare(target: &Answer, answer: &Answer, steps: &mut Steps) -> Compariso
             how: "nothing to compare",
         };
     }
+    if let Some(comparison) = by_option(target, answer) {
+        return comparison;
+    }
     if target.source.squeezed == answer.source.squeezed {
         return Comparison {
             verdict: Verdict::Equal,
             how: "letter by letter",
         };
     }
-    let mut comparer = Comparer { steps, how: "exactly" };
+    let mut comparer = Comparer {
+        steps,
+        how: "exactly",
+        variables: target.node.as_ref().map(Node::names).unwrap_or_default(),
+        is_ambiguous: false,
+    };
     let result = match (&target.node, &answer.node) {
         (Some(one), Some(other)) if !is_text(one) && !is_text(other) => comparer.equal(one, other),
         _ => {
@@ -68,7 +81,12 @@ pub fn compare(target: &Answer, answer: &Answer, steps: &mut Steps) -> Compariso
         }
     };
     let how = comparer.how;
+    let is_ambiguous = comparer.is_ambiguous && target.source.sets_letter_apart;
     match result {
+        Ok(false) if is_ambiguous => Comparison {
+            verdict: Verdict::Undecided,
+            how: AMBIGUOUS,
+        },
         Ok(true) => Comparison {
             verdict: Verdict::Equal,
             how,
@@ -84,6 +102,18 @@ pub fn compare(target: &Answer, answer: &Answer, steps: &mut Steps) -> Compariso
     }
 }
 
+/// An answer with the letter of its option is equal to the letter alone, and is none of another letter.
+fn by_option(target: &Answer, answer: &Answer) -> Option<Comparison> {
+    let verdict = match (target.option, answer.option) {
+        (Some(one), Some(other)) if one != other => Verdict::Different,
+        (Some(letter), None) if answer.is_letter(letter) => Verdict::Equal,
+        (None, Some(letter)) if target.is_letter(letter) => Verdict::Equal,
+        _ => return None,
+    };
+    let how = "by the letter of the option";
+    Some(Comparison { verdict, how })
+}
+
 fn is_text(node: &Node) -> bool {
     matches!(node, Node::Text(_))
 }
@@ -91,6 +121,10 @@ fn is_text(node: &Node) -> bool {
 pub(crate) struct Comparer<'s> {
     pub(crate) steps: &'s mut Steps,
     pub(crate) how: &'static str,
+    /// Those of the target, sorted.
+    variables: Vec<String>,
+    /// Without a letter that the target has, the values would be equal.
+    is_ambiguous: bool,
 }
 
 type Judged = Result<bool, Exhausted>;
@@ -156,10 +190,7 @@ impl Comparer<'_> {
             _ => {}
         }
         match (elements(one), elements(other)) {
-            (Some(parts), Some(others)) => {
-                self.how = "as sets";
-                self.unordered(&parts, &others).map(Some)
-            }
+            (Some(parts), Some(others)) => self.gathered((one, &parts), (other, &others)).map(Some),
             (Some(parts), None) => self.sole(&parts, other).map(Some),
             (None, Some(parts)) => self.sole(&parts, one).map(Some),
             (None, None) if is_collection(one) || is_collection(other) => Ok(Some(false)),
@@ -174,6 +205,54 @@ impl Comparer<'_> {
             (Some(value), None) => self.equal(value, other),
             _ => Ok(false),
         }
+    }
+
+    /// Several answers each: sets hold an element once, and lists as often as they name it.
+    fn gathered(&mut self, (one, parts): (&Node, &[Node]), (other, others): (&Node, &[Node])) -> Judged {
+        let is_list = |node: &Node| matches!(node, Node::List(_));
+        self.how = "as sets";
+        let is_equal = match (is_list(one), is_list(other)) {
+            (false, false) => self.unordered(parts, others),
+            (true, true) => self.paired(parts, others),
+            (true, false) => Ok(self.paired(parts, others)? || self.is_listed_set(parts, others)?),
+            (false, true) => Ok(self.paired(parts, others)? || self.is_listed_set(others, parts)?),
+        }?;
+        // The elements may have been compared in other ways.
+        self.how = "as sets";
+        Ok(is_equal)
+    }
+
+    /// The list has each element of the set once.
+    fn is_listed_set(&mut self, list: &[Node], set: &[Node]) -> Judged {
+        let mut distinct: Vec<Node> = Vec::new();
+        for element in set {
+            if !self.contained(std::slice::from_ref(element), &distinct)? {
+                distinct.push(element.clone());
+            }
+        }
+        self.paired(list, &distinct)
+    }
+
+    /// Each element of one has a partner of its own in the other.
+    fn paired(&mut self, parts: &[Node], others: &[Node]) -> Judged {
+        if parts.len() != others.len() {
+            return Ok(false);
+        }
+        let mut left: Vec<&Node> = others.iter().collect();
+        for part in parts {
+            let mut partner = None;
+            for (index, other) in left.iter().enumerate() {
+                if self.equal(part, other)? {
+                    partner = Some(index);
+                    break;
+                }
+            }
+            match partner {
+                Some(index) => left.swap_remove(index),
+                None => return Ok(false),
+            };
+        }
+        Ok(true)
     }
 
     /// Each element of one is in the other, and the other way round.
@@ -276,16 +355,12 @@ impl Comparer<'_> {
     }
 
     fn units(&mut self, value: &Node, unit: &Unit, another: &Node, others: &Unit) -> Judged {
-        let (Some(measure), Some(of)) = (&unit.measure, &others.measure) else {
-            self.how = "without the unit";
-            return self.scalars(value, another);
-        };
-        if measure.dimension != of.dimension || measure.currency != of.currency || measure.is_ratio != of.is_ratio {
+        let Some((scale, of)) = unit.conversion(others) else {
             self.how = "units of different kinds";
             return Ok(false);
-        }
+        };
         let scaled = |value: &Node, scale: &RBig| Node::Product(vec![value.clone(), Node::Number(scale.clone())]);
-        self.scalars(&scaled(value, &measure.scale), &scaled(another, &of.scale))
+        self.scalars(&scaled(value, &scale), &scaled(another, &of))
     }
 
     /// A value with a unit against one without, or whose unit is a letter that was read as a variable.
@@ -314,15 +389,21 @@ impl Comparer<'_> {
             return Ok(true);
         }
         let stripped = match (one.is_constant(), other.is_constant()) {
-            (true, false) => without_letters(other).map(|(value, _)| (one.clone(), value)),
-            (false, true) => without_letters(one).map(|(value, _)| (other.clone(), value)),
+            (true, false) => without_letters(other).map(|(value, _)| (one, value, other)),
+            (false, true) => without_letters(one).map(|(value, _)| (other, value, one)),
             _ => None,
         };
-        let Some((one, other)) = stripped else {
+        let Some((one, other, with_letters)) = stripped else {
             return Ok(false);
         };
+        let is_equal = self.scalars(one, &other)?;
         self.how = "without the unit";
-        self.scalars(&one, &other)
+        if with_letters.names().iter().any(|name| self.variables.contains(name)) {
+            self.how = "exactly";
+            self.is_ambiguous |= is_equal;
+            return Ok(false);
+        }
+        Ok(is_equal)
     }
 
     fn scalars(&mut self, one: &Node, other: &Node) -> Judged {
@@ -338,7 +419,7 @@ impl Comparer<'_> {
             Ok(is_equal) => Ok(is_equal),
             Err(Unformed::Undefined) => Ok(false),
             Err(Unformed::Exhausted) => Err(Exhausted),
-            Err(Unformed::None) => self.by_value(one, other),
+            Err(Unformed::None | Unformed::Large) => self.by_value(one, other),
         }
     }
 
@@ -352,16 +433,21 @@ impl Comparer<'_> {
         let points = points(&names);
         let needed = if names.is_empty() { 1 } else { 2 };
         let mut evaluator = Evaluator::new(self.steps);
+        let mut is_large = false;
         let mut real: Vec<bool> = Vec::new();
         let mut complex: Vec<bool> = Vec::new();
         for point in &points {
-            let (Some(value), Some(another)) = (at(&mut evaluator, one, point)?, at(&mut evaluator, other, point)?)
-            else {
-                continue;
-            };
-            let agrees = match evaluator.agree(&value, &another) {
-                Ok(agrees) => agrees,
+            let values = evaluator
+                .value(one, point)
+                .and_then(|value| Ok((value, evaluator.value(other, point)?)))
+                .and_then(|(value, another)| Ok((evaluator.agree(&value, &another)?, value, another)));
+            let (agrees, value, another) = match values {
+                Ok(compared) => compared,
                 Err(Unformed::Exhausted) => return Err(Exhausted),
+                Err(Unformed::Large) => {
+                    is_large = true;
+                    continue;
+                }
                 Err(_) => continue,
             };
             complex.push(agrees);
@@ -370,6 +456,9 @@ impl Comparer<'_> {
             }
         }
         let judged = if real.len() >= needed { real } else { complex };
+        if judged.len() < needed && is_large {
+            return Err(Exhausted);
+        }
         Ok(judged.len() >= needed && judged.into_iter().all(|agrees| agrees))
     }
 
@@ -496,7 +585,7 @@ fn without_letters(node: &Node) -> Option<(Node, String)> {
         }
         Node::Divide(above, below) => {
             let (value, words) = without_letters(above)?;
-            Some((value, format!("{words} per {}", letters(below)?)))
+            Some((value, format!("{words} per {}", letters_below(below)?)))
         }
         Node::Negate(inner) => {
             let (value, words) = without_letters(inner)?;
@@ -511,11 +600,27 @@ fn letters(node: &Node) -> Option<String> {
     match node {
         Node::Name(name) if letter_is_unit(name) => Some(name.clone()),
         Node::Power(base, exponent) => match (&**base, &**exponent) {
+            // Nobody measures in square seconds.
+            (Node::Name(name), Node::Number(power)) if name == "m" => Some(format!("{name}^{power}")),
+            (Node::Name(name), Node::Negate(power)) if letter_is_unit(name) => match &**power {
+                Node::Number(power) => Some(format!("{name}^-{power}")),
+                _ => None,
+            },
+            _ => None,
+        },
+        Node::Divide(above, below) if **above == Node::integer(1) => Some(format!("per {}", letters_below(below)?)),
+        _ => None,
+    }
+}
+
+/// As below a line, where seconds may be squared.
+fn letters_below(node: &Node) -> Option<String> {
+    match node {
+        Node::Power(base, exponent) => match (&**base, &**exponent) {
             (Node::Name(name), Node::Number(power)) if letter_is_unit(name) => Some(format!("{name}^{power}")),
             _ => None,
         },
-        Node::Divide(above, below) if **above == Node::integer(1) => Some(format!("per {}", letters(below)?)),
-        _ => None,
+        _ => letters(node),
     }
 }
 

@@ -205,7 +205,7 @@ impl<'s> Evaluator<'s> {
 
     fn of_real(&mut self, function: Function, x: &Real) -> Value<Real> {
         if magnitude(x) > MAX_ANGLE {
-            return Err(Unformed::None);
+            return Err(Unformed::Large);
         }
         let context = self.context;
         let repr = x.repr();
@@ -237,7 +237,7 @@ impl<'s> Evaluator<'s> {
             Function::Arcsin => checked(context.asin(repr, cache)),
             Function::Arccos => checked(context.acos(repr, cache)),
             Function::Arctan => checked(context.atan(repr, cache)),
-            Function::Sinh | Function::Cosh | Function::Tanh if magnitude(x) > MAX_LOGARITHM => Err(Unformed::None),
+            Function::Sinh | Function::Cosh | Function::Tanh if magnitude(x) > MAX_LOGARITHM => Err(Unformed::Large),
             Function::Sinh => checked(context.sinh(repr, cache)),
             Function::Cosh => checked(context.cosh(repr, cache)),
             Function::Tanh => checked(context.tanh(repr, cache)),
@@ -326,7 +326,7 @@ impl<'s> Evaluator<'s> {
     fn exponential(&mut self, value: &Complex) -> Value<Complex> {
         self.steps.take(FUNCTION_STEPS)?;
         if magnitude(&value.re) > MAX_LOGARITHM || magnitude(&value.im) > MAX_ANGLE {
-            return Err(Unformed::None);
+            return Err(Unformed::Large);
         }
         let size = checked(self.context.exp(value.re.repr(), Some(&mut self.cache)))?;
         if is_zero(&value.im) {
@@ -430,7 +430,7 @@ fn checked(result: Result<dashu_float::round::Rounded<Real>, FpError>) -> Value<
         return Err(Unformed::Undefined);
     }
     if !is_zero(&value) && magnitude(&value).abs() > MAX_MAGNITUDE {
-        return Err(Unformed::None);
+        return Err(Unformed::Large);
     }
     Ok(value)
 }

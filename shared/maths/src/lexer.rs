@@ -8,6 +8,7 @@ use dashu_ratio::RBig;
 
 use crate::characters::plain;
 use crate::steps::{Exhausted, Steps};
+use crate::unit::letter_is_unit;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -224,8 +225,10 @@ impl Lexer<'_, '_> {
                 }
             }
             "quad" | "qquad" | "thinspace" | "enspace" | "hspace" => self.is_spaced = true,
+            "mathbb" if self.is_reals() => self.push(Kind::Command("reals".to_owned())),
             "displaystyle" | "textstyle" | "limits" | "nolimits" | "boldsymbol" | "mathbb" | "mathcal" | "mathbf"
             | "bf" | "rm" | "vec" | "boxed" | "fbox" | "mathit" | "mathsf" | "bm" | "large" | "Large" | "phantom" => {}
+            "R" | "Reals" | "reals" => self.push(Kind::Command("reals".to_owned())),
             "text" | "textbf" | "textrm" | "textit" | "textnormal" | "mbox" | "hbox" | "mathrm" | "operatorname" => {
                 self.set_text(steps, depth)?;
             }
@@ -249,7 +252,7 @@ impl Lexer<'_, '_> {
             && words.chars().all(|letter| {
                 letter.is_alphabetic() || matches!(letter, ' ' | '.' | '\'' | '-' | '/' | '^' | '2' | '3')
             });
-        if is_words {
+        if is_words || self.is_unit_letter(words) {
             if inner.starts_with(' ') {
                 self.is_spaced = true;
             }
@@ -260,6 +263,31 @@ impl Lexer<'_, '_> {
             read(&inner, self.tokens, steps, depth + 1)?;
         }
         Ok(())
+    }
+
+    /// A letter that is set as text behind a value is a unit, where in a formula it is a variable.
+    fn is_unit_letter(&self, words: &str) -> bool {
+        let follows_value = self.tokens.last().is_some_and(|token| match &token.kind {
+            Kind::Number { .. } | Kind::Text(_) => true,
+            Kind::Mark(mark) => matches!(mark, '}' | ')' | '/' | '*'),
+            Kind::Command(name) => matches!(name.as_str(), "pi" | "cdot"),
+            Kind::Word(_) => false,
+        });
+        follows_value && (letter_is_unit(words) || matches!(words, "N" | "J" | "W" | "V" | "K"))
+    }
+
+    /// Takes the argument of a command for letters of sets, where it is the R of the real numbers.
+    fn is_reals(&mut self) -> bool {
+        let rest = self.rest().trim_start();
+        let after = rest.strip_prefix("{R}").or_else(|| {
+            let after = rest.strip_prefix('R')?;
+            (!after.starts_with(|letter: char| letter.is_ascii_alphabetic())).then_some(after)
+        });
+        let Some(after) = after else {
+            return false;
+        };
+        self.at = self.text.len() - after.len();
+        true
     }
 
     fn digit_at(&self, at: usize) -> bool {
@@ -295,7 +323,11 @@ impl Lexer<'_, '_> {
                 }
             }
         }
-        let exponent = self.exponent();
+        let Some(exponent) = self.exponent() else {
+            // No rule begins with such a mark, so the text is compared by its letters.
+            self.push(Kind::Mark('\0'));
+            return Ok(());
+        };
         steps.take((whole.len() + decimals.len() + repeating.len()) as u64 / 8)?;
         let is_integer = decimals.is_empty() && repeating.is_empty() && exponent == 0;
         let value = value(&whole, &decimals, &repeating) * power_of_ten(exponent);
@@ -332,23 +364,21 @@ impl Lexer<'_, '_> {
         Some((braced[..length].to_owned(), self.text.len() - after.len()))
     }
 
-    fn exponent(&mut self) -> i32 {
+    /// The exponent of ten, zero where there is none, `None` for one that is too large.
+    fn exponent(&mut self) -> Option<i32> {
         let rest = self.rest();
         let Some(after) = rest.strip_prefix(['e', 'E']) else {
-            return 0;
+            return Some(0);
         };
         let sign = usize::from(after.starts_with(['+', '-']));
         let length = after[sign..].bytes().take_while(u8::is_ascii_digit).count();
         let continues = after[sign + length..].starts_with(|letter: char| letter.is_ascii_alphabetic());
-        if length == 0 || length > 4 || continues {
-            return 0;
+        if length == 0 || continues {
+            return Some(0);
         }
-        let value: i32 = after[..sign + length].parse().unwrap_or(0);
-        if value.abs() > MAX_EXPONENT {
-            return 0;
-        }
+        let value: Option<i32> = after[..sign + length].parse().ok();
         self.at += 1 + sign + length;
-        value
+        value.filter(|value| value.abs() <= MAX_EXPONENT)
     }
 }
 

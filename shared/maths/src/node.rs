@@ -116,6 +116,15 @@ impl Node {
         Self::Number(RBig::from(value))
     }
 
+    /// All real numbers, as an interval.
+    pub(crate) fn reals() -> Self {
+        Self::Bracketed {
+            open: '(',
+            close: ')',
+            items: vec![Self::Negate(Box::new(Self::Infinity)), Self::Infinity],
+        }
+    }
+
     /// The parts directly below, in order.
     pub(crate) fn parts(&self) -> Vec<&Node> {
         match self {

@@ -10,7 +10,7 @@ use crate::radical::root;
 use crate::steps::Steps;
 
 /// The largest number whose factorial is taken.
-const MAX_FACTORIAL: u64 = 500;
+const MAX_FACTORIAL: u64 = 5_000;
 
 /// The normal form of a formula.
 pub(crate) fn normal(node: &Node, steps: &mut Steps) -> Result<Fraction, Unformed> {
@@ -200,30 +200,30 @@ fn whole(node: &Node, steps: &mut Steps) -> Result<RBig, Unformed> {
     }
 }
 
-fn small(value: &RBig) -> Option<u64> {
-    let value = value
-        .is_int()
-        .then(|| u64::try_from(value.numerator().clone()).ok())??;
-    (value <= MAX_FACTORIAL).then_some(value)
+/// A whole number whose factorial is taken.
+fn small(value: &RBig) -> Result<u64, Unformed> {
+    if !value.is_int() || value.sign() == Sign::Negative {
+        return Err(Unformed::None);
+    }
+    let value = u64::try_from(value.numerator().clone()).ok();
+    value.filter(|value| *value <= MAX_FACTORIAL).ok_or(Unformed::Large)
 }
 
 fn factorial(of: &RBig, steps: &mut Steps) -> Result<Fraction, Unformed> {
-    let of = small(of).ok_or(Unformed::None)?;
-    steps.take(1 + of * of / 64)?;
+    let of = small(of)?;
+    // Half of so many products of a word and as many words.
+    steps.take(1 + of / 8 + of * of / 1_024)?;
     let product = (1..=of).fold(IBig::ONE, |product, factor| product * factor);
     Ok(Fraction::constant(RBig::from(product)))
 }
 
 fn binomial(of: &RBig, chosen: &RBig, steps: &mut Steps) -> Result<Fraction, Unformed> {
-    let (Some(of), Some(chosen)) = (small(of), small(chosen)) else {
-        return Err(Unformed::None);
-    };
-    steps.take(1 + of)?;
+    let (of, chosen) = (small(of)?, small(chosen)?);
+    steps.take(1 + of + of * of / 1_024)?;
     if chosen > of {
         return Ok(Fraction::constant(RBig::ZERO));
     }
-    let value = (1..=chosen).fold(RBig::ONE, |value, index| {
-        value * RBig::from(of - index + 1) / RBig::from(index)
-    });
-    Ok(Fraction::constant(value))
+    // Each quotient is a binomial coefficient of its own, so that none leaves a remainder.
+    let value = (1..=chosen.min(of - chosen)).fold(IBig::ONE, |value, index| value * (of - index + 1) / index);
+    Ok(Fraction::constant(RBig::from(value)))
 }

@@ -44,6 +44,10 @@ pub(crate) fn parse(text: &str, steps: &mut Steps) -> Read<Node> {
         bars: 0,
         steps,
     };
+    // `\approx 3.14` and `= 5` say what the answer is.
+    if parser.relation_sign() == Some(Relation::Equal) {
+        parser.at += 1;
+    }
     let mut items = parser.list()?;
     if parser.at < parser.tokens.len() {
         return Err(Fault::Syntax);
@@ -349,8 +353,8 @@ impl Parser<'_> {
     fn postfix(&mut self, mut base: Node) -> Read<Node> {
         for _ in 0..MAX_POSTFIX {
             if self.is_degree() {
-                let degree = Unit::degree();
-                base = Node::Quantity(Box::new(base), degree);
+                let unit = self.temperature().unwrap_or_else(Unit::degree);
+                base = Node::Quantity(Box::new(base), unit);
             } else if self.take_mark('^') {
                 let exponent = self.exponent()?;
                 base = Node::Power(Box::new(base), Box::new(exponent));
@@ -361,6 +365,19 @@ impl Parser<'_> {
             }
         }
         Err(Fault::Syntax)
+    }
+
+    /// Takes the scale of temperature behind a degree sign.
+    fn temperature(&mut self) -> Option<Unit> {
+        let (Kind::Word(scale) | Kind::Text(scale)) = self.peek()? else {
+            return None;
+        };
+        if scale.len() == 1 && !matches!(scale.as_str(), "C" | "F") {
+            return None;
+        }
+        let unit = Unit::of_temperature(scale)?;
+        self.at += 1;
+        Some(unit)
     }
 
     /// Takes `^\circ`, `^{\circ}` or `\degree`.
@@ -437,6 +454,8 @@ impl Parser<'_> {
                 Some(Kind::Mark('/')) if matches!(self.peek_after(1), Some(Kind::Word(_) | Kind::Text(_))) => {
                     words.push('/')
                 }
+                Some(Kind::Mark('*')) if matches!(self.peek_after(1), Some(Kind::Text(_))) => {}
+                Some(Kind::Command(name)) if name == "cdot" && matches!(self.peek_after(1), Some(Kind::Text(_))) => {}
                 Some(Kind::Mark('^')) => match self.small_power() {
                     Some((power, length)) => {
                         words.push('^');
@@ -454,7 +473,14 @@ impl Parser<'_> {
 
     /// The exponent of a unit and how many tokens it takes, `^2` or `^{2}`.
     fn small_power(&self) -> Option<(String, usize)> {
+        let minus = Some(&Kind::Mark('-'));
         match (self.peek_after(1)?, self.peek_after(2), self.peek_after(3)) {
+            (Kind::Mark('-'), Some(Kind::Number { digits, .. }), _) => Some((format!("-{digits}"), 3)),
+            (Kind::Mark('{'), sign, Some(Kind::Number { digits, .. }))
+                if sign == minus && self.peek_after(4) == Some(&Kind::Mark('}')) =>
+            {
+                Some((format!("-{digits}"), 5))
+            }
             (Kind::Number { digits, .. }, _, _) => Some((digits.clone(), 2)),
             (Kind::Mark('{'), Some(Kind::Number { digits, .. }), Some(Kind::Mark('}'))) => Some((digits.clone(), 4)),
             _ => None,

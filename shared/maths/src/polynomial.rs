@@ -15,7 +15,7 @@ use crate::steps::{Exhausted, Steps};
 /// More terms than this make no answer that anybody writes down.
 const MAX_TERMS: usize = 1_500;
 /// Room for a coefficient.
-const MAX_BITS: usize = 1 << 16;
+const MAX_BITS: usize = 1 << 18;
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Atom {
@@ -99,6 +99,8 @@ pub(crate) struct Polynomial {
 pub(crate) enum Unformed {
     /// The formula has none, or one that is too large.
     None,
+    /// A value beyond what is computed with, which may be equal to another all the same.
+    Large,
     /// A division by zero: the formula has no value.
     Undefined,
     Exhausted,

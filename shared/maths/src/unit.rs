@@ -8,7 +8,7 @@ pub(crate) type Dimension = [i32; 7];
 /// What stands after (or, for a currency, before) a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Unit {
-    /// In words, for comparing those that are not in the table.
+    /// In words as they are written, for comparing those that are not in the table.
     pub(crate) words: String,
     /// What it measures, and how many of the dimension's base units it is.
     pub(crate) measure: Option<Measure>,
@@ -18,7 +18,7 @@ pub(crate) struct Unit {
 pub(crate) struct Measure {
     pub(crate) dimension: Dimension,
     pub(crate) scale: RBig,
-    /// Which currency, when it measures money.
+    /// Which currency, when it measures money, or which scale of temperature.
     pub(crate) currency: Option<&'static str>,
     /// A share of the value itself: percent, degrees. They may be meant even where they are not written.
     pub(crate) is_ratio: bool,
@@ -99,12 +99,70 @@ const UNITS: &[(&str, usize, i32, u64, u64)] = &[
     ("rupee", MONEY, 1, 1, 1),
     ("°c", TEMPERATURE, 1, 1, 1),
     ("celsius", TEMPERATURE, 1, 1, 1),
+    ("°f", TEMPERATURE, 1, 1, 1),
+    ("fahrenheit", TEMPERATURE, 1, 1, 1),
+    ("kelvin", TEMPERATURE, 1, 1, 1),
+    ("gallon", LENGTH, 3, 3_785_411_784, 1_000_000_000_000),
+    ("quart", LENGTH, 3, 946_352_946, 1_000_000_000_000),
+    ("pint", LENGTH, 3, 473_176_473, 1_000_000_000_000),
+    ("acre", LENGTH, 2, 40_468_564_224, 10_000_000),
+    ("hectare", LENGTH, 2, 10_000, 1),
+    ("nanometer", LENGTH, 1, 1, 1_000_000_000),
+    ("micrometer", LENGTH, 1, 1, 1_000_000),
+    ("decimeter", LENGTH, 1, 1, 10),
+    ("milligram", MASS, 1, 1, 1_000_000),
+    ("tonne", MASS, 1, 1_000, 1),
+    ("nanosecond", TIME, 1, 1, 1_000_000_000),
+    ("microsecond", TIME, 1, 1, 1_000_000),
+    ("millisecond", TIME, 1, 1, 1_000),
+    ("yr", TIME, 1, 31_556_952, 1),
+    ("hz", TIME, -1, 1, 1),
+    ("hertz", TIME, -1, 1, 1),
+    ("khz", TIME, -1, 1_000, 1),
+    ("kilohertz", TIME, -1, 1_000, 1),
+    ("mhz", TIME, -1, 1_000_000, 1),
+    ("megahertz", TIME, -1, 1_000_000, 1),
+    ("ghz", TIME, -1, 1_000_000_000, 1),
+    ("gigahertz", TIME, -1, 1_000_000_000, 1),
     ("byte", DATA, 1, 8, 1),
     ("bit", DATA, 1, 1, 1),
 ];
 
+/// Names of products of units: the product, and how often it is taken.
+const PRODUCTS: &[(&str, &str, u64)] = &[
+    ("mph", "mile per hour", 1),
+    ("kmh", "km per hour", 1),
+    ("kph", "km per hour", 1),
+    ("kmph", "km per hour", 1),
+    ("mpg", "mile per gallon", 1),
+    ("fps", "foot per second", 1),
+    ("newton", "kg m per s^2", 1),
+    ("joule", "kg m^2 per s^2", 1),
+    ("kilojoule", "kg m^2 per s^2", 1_000),
+    ("watt", "kg m^2 per s^3", 1),
+    ("kilowatt", "kg m^2 per s^3", 1_000),
+    ("pascal", "kg per m s^2", 1),
+    ("kilopascal", "kg per m s^2", 1_000),
+];
+
+/// Symbols whose capital letters count.
+const SYMBOLS: &[(&str, &str)] = &[
+    ("N", "newton"),
+    ("J", "joule"),
+    ("kJ", "kilojoule"),
+    ("W", "watt"),
+    ("kW", "kilowatt"),
+    ("Pa", "pascal"),
+    ("kPa", "kilopascal"),
+    ("K", "kelvin"),
+];
+
+/// What sets a unit apart from others of its dimension: a currency, or a scale of temperature, of which none is converted.
 fn currency(name: &str) -> Option<&'static str> {
     Some(match name {
+        "°c" | "celsius" => "°C",
+        "°f" | "fahrenheit" => "°F",
+        "kelvin" => "K",
         "dollar" | "usd" | "$" | "cent" | "¢" => "USD",
         "€" | "euro" | "eur" => "EUR",
         "£" | "gbp" => "GBP",
@@ -116,11 +174,23 @@ fn currency(name: &str) -> Option<&'static str> {
 
 /// A word is in the table, as it is or in the plural.
 pub(crate) fn is_unit(word: &str) -> bool {
-    word.len() > 1 && measure_of(word).is_some()
+    // Two letters that a table of products knows may be two variables all the same.
+    let is_symbol = SYMBOLS.iter().any(|(symbol, _)| *symbol == word);
+    word.len() > 1 && !is_symbol && measure_of(word).is_some()
 }
 
 fn measure_of(word: &str) -> Option<Measure> {
+    let word = SYMBOLS
+        .iter()
+        .find(|(symbol, _)| *symbol == word)
+        .map_or(word, |(_, name)| name);
     let lower = word.to_lowercase();
+    let is_named = |name: &str| lower == name || lower.strip_suffix('s') == Some(name);
+    if let Some((_, product, times)) = PRODUCTS.iter().find(|(name, ..)| is_named(name)) {
+        let mut measure = measured(product)?;
+        measure.scale *= RBig::from(*times);
+        return Some(measure);
+    }
     let singular = lower.strip_suffix('s').filter(|singular| singular.len() > 1);
     let found = |name: &str| UNITS.iter().find(|unit| unit.0 == name);
     let &(name, axis, power, above, below) = found(&lower).or_else(|| found(singular?))?;
@@ -174,17 +244,88 @@ impl Unit {
     /// Reads the words after a value: `cm^2`, `square feet`, `miles per hour`, `apples`.
     pub(crate) fn of_words(words: &str) -> Self {
         let lower = words.to_lowercase();
-        if matches!(lower.as_str(), "%" | "percent" | "per cent" | "pct") {
+        if matches!(lower.as_str(), "%" | "percent" | "per cent" | "pct") || lower.starts_with("percent of ") {
             return Self::percent();
         }
         if matches!(lower.as_str(), "degree" | "degrees" | "deg") {
             return Self::degree();
         }
-        Self {
+        let scale = lower.strip_prefix("degrees ").or_else(|| lower.strip_prefix("degree "));
+        let scale = scale.and_then(Self::of_temperature);
+        scale.unwrap_or_else(|| Self {
             measure: measured(words),
-            words: lower,
+            words: words.to_owned(),
+        })
+    }
+
+    /// Degrees of a scale of temperature, by its name or its letter.
+    pub(crate) fn of_temperature(scale: &str) -> Option<Self> {
+        let words = match scale.to_lowercase().as_str() {
+            "c" | "celsius" | "centigrade" => "°c",
+            "f" | "fahrenheit" => "°f",
+            _ => return None,
+        };
+        Some(Self {
+            measure: measured(words),
+            words: words.to_owned(),
+        })
+    }
+
+    /// What the values are to be multiplied with so that they can be compared; `None` where the units do not agree.
+    ///
+    /// Units of one dimension are converted. Of words that are not in the table one may say more than the other.
+    pub(crate) fn conversion(&self, other: &Self) -> Option<(RBig, RBig)> {
+        let same = (RBig::ONE, RBig::ONE);
+        match (&self.measure, &other.measure) {
+            (Some(one), Some(another)) => {
+                let is_temperature =
+                    |measure: &Measure| measure.dimension[TEMPERATURE] == 1 && measure.currency.is_some();
+                if (self.is_degree() && is_temperature(another)) || (other.is_degree() && is_temperature(one)) {
+                    return Some(same);
+                }
+                let agree = one.dimension == another.dimension
+                    && one.currency == another.currency
+                    && one.is_ratio == another.is_ratio;
+                agree.then(|| (one.scale.clone(), another.scale.clone()))
+            }
+            _ => are_alike(&self.words, &other.words).then_some(same),
         }
     }
+}
+
+/// The words of two units say the same, or one says more that is no unit: `ways` and `different ways`, `cm` and `cm long`.
+fn are_alike(one: &str, other: &str) -> bool {
+    let (one, other) = (names(one), names(other));
+    let (short, long) = if one.len() <= other.len() {
+        (&one, &other)
+    } else {
+        (&other, &one)
+    };
+    let is_measure = |word: &String| {
+        const RELATING: [&str; 8] = ["per", "square", "sq", "cubic", "cu", "squared", "cubed", "light"];
+        RELATING.contains(&word.as_str())
+            || measure_of(word).is_some()
+            || word.starts_with(|first: char| first.is_ascii_digit())
+    };
+    if short.iter().any(is_measure) {
+        return long.starts_with(short) && !long[short.len()..].iter().any(is_measure);
+    }
+    let is_more = |word: &&String| !short.contains(word);
+    short.iter().all(|word| long.contains(word)) && !long.iter().filter(is_more).any(is_measure)
+}
+
+/// The words, in the singular; short ones are symbols, and keep their capitals.
+fn names(words: &str) -> Vec<String> {
+    let words = words.replace('/', " per ");
+    let words = words.split(|letter: char| !letter.is_alphanumeric() && !"°%$€£¥₹¢-".contains(letter));
+    let named = |word: &str| {
+        if word.chars().count() <= 3 {
+            return word.to_owned();
+        }
+        let lower = word.to_lowercase();
+        lower.strip_suffix('s').unwrap_or(&lower).to_owned()
+    };
+    words.filter(|word| !word.is_empty()).map(named).collect()
 }
 
 /// The product of the units named, `None` when one is not in the table.
@@ -193,15 +334,17 @@ fn measured(words: &str) -> Option<Measure> {
         .replace('/', " per ")
         .replace('^', " ^ ")
         .replace(['.', '{', '}', '*'], " ");
-    let mut total: Option<Measure> = None;
+    let mut factors: Vec<(Measure, i32)> = Vec::new();
     let mut sign = 1;
     let mut power = 1;
     let mut tokens = spaced.split_whitespace().peekable();
     while let Some(token) = tokens.next() {
         match token.to_lowercase().as_str() {
             "per" => sign = -1,
-            "square" | "sq" | "squared" => power = 2,
+            "square" | "sq" => power = 2,
             "cubic" | "cu" => power = 3,
+            "squared" => factors.last_mut()?.1 *= 2,
+            "cubed" => factors.last_mut()?.1 *= 3,
             _ => {
                 let one = measure_of(token)?;
                 if tokens.peek() == Some(&"^") {
@@ -212,12 +355,13 @@ fn measured(words: &str) -> Option<Measure> {
                         .ok()
                         .filter(|power: &i32| (-3..=3).contains(power) && *power != 0)?;
                 }
-                total = Some(times(total, &one, sign * power));
+                factors.push((one, sign * power));
                 power = 1;
             }
         }
     }
-    total
+    let total = |total, (one, power): &(Measure, i32)| Some(times(total, one, *power));
+    factors.iter().fold(None, total)
 }
 
 fn times(total: Option<Measure>, one: &Measure, power: i32) -> Measure {
@@ -254,5 +398,8 @@ mod tests {
         assert_eq!(scale("miles per hour"), scale("mi/h"));
         assert_eq!(scale("apples"), None);
         assert_eq!(scale("percent").as_deref(), Some("1/100"));
+        assert_eq!(scale("km/h"), scale("kilometers per hour"));
+        assert_eq!(scale("meters per second squared"), scale("m/s^2"));
+        assert_eq!(scale("N m"), scale("joules"));
     }
 }

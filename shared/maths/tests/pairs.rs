@@ -74,9 +74,31 @@ const EQUAL: &[(&str, &str)] = &[
     ("2 hours", "120 minutes"),
     (r"60\text{ miles per hour}", "60 mph"),
     ("72 clips", "72"),
-    ("5 m", "5"),
+    (r"5\text{ m}", "5"),
+    (r"5 \mathrm{m}", "5 m"),
+    (r"5 \mathrm{m}", "500 cm"),
+    ("5 m", "500 cm"),
     ("72 clips, altogether.", "72"),
     ("3 square feet", "3 ft^2"),
+    ("60 mph", "60 miles per hour"),
+    ("60 km/h", "60 kph"),
+    ("30 mpg", "30 miles per gallon"),
+    ("1 gallon", "4 quarts"),
+    ("5 kHz", "5000 Hz"),
+    ("1 hectare", "10000 square meters"),
+    (r"9.8 \text{ m/s}^2", "9.8 meters per second squared"),
+    (r"9.8\,\mathrm{m}\cdot\mathrm{s}^{-2}", r"9.8\text{ m/s}^2"),
+    ("72 clips", "72 clips altogether"),
+    ("12 ways", "12 different ways"),
+    ("5 cm", "5 cm long"),
+    ("5 apples", "5 apple"),
+    (r"20^\circ\text{C}", "20"),
+    (r"20^{\circ}\mathrm{C}", "20°C"),
+    ("20 degrees Celsius", r"20^\circ C"),
+    (r"20^\circ\text{C}", r"20^\circ"),
+    (r"3\text{ h}", "180 minutes"),
+    (r"12\pi\text{ m}", r"12\pi"),
+    (r"6\text{ N}", "6 newtons"),
     // Scientific notation.
     ("1.5e3", "1500"),
     (r"1.5 \times 10^3", "1500"),
@@ -124,7 +146,7 @@ const EQUAL: &[(&str, &str)] = &[
     ("|{-3}|", "3"),
     ("|x-1|", "|1-x|"),
     ("5 m/s", "500 cm/s"),
-    ("5 m^2", "5"),
+    (r"5 \mathrm{m}^2", "5"),
     (r"\left|-3\right|", "3"),
     (r"\lfloor 3.7 \rfloor", "3"),
     ("i^2", "-1"),
@@ -164,7 +186,16 @@ const EQUAL: &[(&str, &str)] = &[
     (r"\text{Yes}", "yes"),
     ("Evelyn", r"\text{Evelyn}"),
     ("no solution", "No solution."),
+    (r"\textbf{(B)}\ 12", "B"),
+    (r"\textbf{(B)}\ 12", "12"),
+    (r"\textbf{(B) } 12", "(B)"),
+    (r"\text{(C)} \quad \frac{1}{2}", "0.5"),
+    ("(B) 12", "12"),
+    (r"\textbf{(B)}\ 12", r"\mathrm{(B)}\ 12.0"),
     // Equations and names.
+    (r"\approx 3.14", "3.14"),
+    ("≈ 3.14", "3.14"),
+    ("= 5", "5"),
     ("x = 3", "3"),
     ("3", "x=3"),
     (r"x = \frac{6}{2}", "x=3"),
@@ -187,6 +218,11 @@ const EQUAL: &[(&str, &str)] = &[
     (r"(\pm 1, 2)", r"(\mp 1, 2)"),
     (r"\{5\}", "5"),
     (r"\emptyset", r"\{\}"),
+    ("1, 1, 2", "2, 1, 1"),
+    (r"\{1, 1, 2\}", r"\{1, 2\}"),
+    (r"\{1, 1, 2\}", "1, 2"),
+    (r"\{1, 1, 2\}", "1, 1, 2"),
+    (r"\pm 0", "0, 0"),
     // Tuples, intervals, matrices.
     ("(1, 2)", "(1,2)"),
     (r"\left(\frac{1}{2}, 3\right)", "(0.5, 3)"),
@@ -210,6 +246,14 @@ const EQUAL: &[(&str, &str)] = &[
     ("[[1,2],[3,4]]", r"\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}"),
     (r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}", "(1, 2)"),
     (r"\begin{array}{c} 1 \\ 2 \end{array}", r"\langle 1, 2 \rangle"),
+    (r"\mathbb{R}", r"(-\infty, \infty)"),
+    (r"x \in \mathbb{R}", r"(-\infty,\infty)"),
+    ("ℝ", r"\mathbb R"),
+    ("all real numbers", r"\mathbb{R}"),
+    // Values that take room.
+    ("3000!", r"3000\cdot 2999!"),
+    (r"2^{100000}", r"4^{50000}"),
+    (r"\binom{2000}{1000}", r"\frac{2000!}{1000!^2}"),
     // Proportions and bases.
     ("3:4", "6:8"),
     ("3:4", r"\frac{3}{4}"),
@@ -220,6 +264,40 @@ const EQUAL: &[(&str, &str)] = &[
 
 /// Pairs that are not equal.
 const DIFFERENT: &[(&str, &str)] = &[
+    ("60 mph", "60 km/h"),
+    ("5 gallons", "5 liters"),
+    ("5 Hz", "5 kHz"),
+    ("5 acres", "5 hectares"),
+    ("30 mpg", "30 km"),
+    ("5 apples", "5 oranges"),
+    ("5 apples", "5 kg"),
+    ("5 light years", "5 years"),
+    ("5 widgets", "5 widgets per hour"),
+    (r"5\text{ mV}", r"5\text{ MV}"),
+    (r"20^\circ\text{C}", r"20^\circ\text{F}"),
+    (r"20^\circ\text{C}", "21"),
+    ("9.8 m/s", "9.8 meters per second squared"),
+    ("6s^2", "6"),
+    ("3h", "4"),
+    (r"\frac12 g", "4g"),
+    ("3m", "3n"),
+    (r"\textbf{(B)}\ 12", "C"),
+    (r"\textbf{(B)}\ 12", r"\textbf{(C)}\ 12"),
+    (r"\textbf{(B)}\ 12", "13"),
+    (r"\text{(A)} \text{ and } \text{(B)}", "A"),
+    ("(B) + 12", "12"),
+    (r"\approx 3.14", r"\pi"),
+    (r"\le 5", "5"),
+    (r"\mathbb{R}", r"(0, \infty)"),
+    (r"\mathbb{R}", "5"),
+    ("R", r"(-\infty, \infty)"),
+    ("3000!", r"3000\cdot 2998!"),
+    (r"2^{100000}", r"2^{100000} + 1"),
+    (r"\binom{2000}{1000}", r"\binom{2000}{1001}"),
+    ("1, 1, 2", "1, 2"),
+    ("1, 1, 2", "1, 2, 2"),
+    ("1, 1, 2", r"\{1, 2\}"),
+    ("1e5000", "2e2500"),
     ("5", "6"),
     ("5", "-5"),
     ("0.1", "0.10000000000000001"),
@@ -387,7 +465,24 @@ fn equal_answers_have_one_canonical_form() {
 #[test]
 fn canonical_forms_of_the_table_never_join_what_differs() {
     // What one side may leave out is in no form: units, bases, names, and whether a vector is a row or a column.
-    let left_out = ["cm", "$", "_8", "x = 3", "1 & 2 \\end"];
+    let left_out = [
+        "cm",
+        "$",
+        "_8",
+        "x = 3",
+        "1 & 2 \\end",
+        "mph",
+        "gallon",
+        "Hz",
+        "acre",
+        "mpg",
+        "apples",
+        "light",
+        "widgets",
+        "mV",
+        "C}",
+        "(B)",
+    ];
     let mut failures = Vec::new();
     for (one, other) in DIFFERENT {
         let is_left_out = left_out.iter().any(|left_out| one.contains(left_out));
@@ -397,6 +492,53 @@ fn canonical_forms_of_the_table_never_join_what_differs() {
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// A letter of the target is a variable; one that only the answer has is a unit.
+#[test]
+fn letters_that_may_be_units_are_left_out_of_answers_alone() {
+    let verdict = |target: &str, answer: &str| {
+        compare(&Answer::read(target), &Answer::read(answer), &mut Steps::default()).verdict
+    };
+    for (target, answer) in [
+        ("5", "5 m"),
+        ("5", "5m"),
+        ("5", "5 m^2"),
+        ("5", "5 m/s"),
+        ("(1, 5)", "(1, 5 m)"),
+    ] {
+        assert_eq!(verdict(target, answer), Verdict::Equal, "{target} {answer}");
+    }
+    for (target, answer) in [
+        ("6s^2", "6"),
+        ("2s", "2"),
+        ("3h", "3"),
+        ("4g", "4"),
+        (r"12\pi h", r"12\pi"),
+        (r"\frac12 g", r"\frac12"),
+        ("3m", "3"),
+        ("(1, 3m)", "(1, 3)"),
+        ("3m, 4", "3, 4"),
+        ("6", "6s^2"),
+        ("5 m", "6"),
+    ] {
+        assert_eq!(verdict(target, answer), Verdict::Different, "{target} {answer}");
+    }
+    // Set apart it may be either, and only the target's author knows.
+    assert_eq!(verdict("5 m", "5"), Verdict::Undecided);
+    assert_eq!(verdict("6 s", "6"), Verdict::Undecided);
+}
+
+#[test]
+fn values_beyond_what_is_computed_with_are_undecided() {
+    let verdict = |target: &str, answer: &str| {
+        compare(&Answer::read(target), &Answer::read(answer), &mut Steps::default()).verdict
+    };
+    assert_eq!(verdict("30000!", r"30000 \cdot 29999!"), Verdict::Undecided);
+    assert_eq!(verdict("9^{9^{9^9}}", r"9^{9^{9^9}} + 0"), Verdict::Undecided);
+    assert_eq!(verdict("2^{400000}", "2^{400000} + 1"), Verdict::Undecided);
+    assert_eq!(verdict("2^{300000}", "2^{300001}"), Verdict::Undecided);
+    assert_eq!(verdict("2.5!", "5"), Verdict::Different);
 }
 
 #[test]

@@ -178,6 +178,7 @@ impl Parser<'_> {
             "pi" => Ok(Node::Pi),
             "infty" | "infinity" | "inf" | "oo" => Ok(Node::Infinity),
             "emptyset" | "varnothing" => Ok(Node::Set(Vec::new())),
+            "reals" => Ok(Node::reals()),
             "lfloor" => self.between(Function::Floor, "rfloor"),
             "lceil" => self.between(Function::Ceiling, "rceil"),
             "lvert" => self.between(Function::Abs, "rvert"),
