@@ -4,26 +4,38 @@ use std::sync::LazyLock;
 
 use ::regex::Regex;
 
+/// How far before a place words are looked at that deny what follows, in bytes.
+const DENIAL_REACH: usize = 64;
+
 /// A word for "answer", then any mix of marks and small words that stand between it and the answer.
 ///
 /// Word boundaries are those of ASCII: the engine then stays on its fast path in texts of every script.
 static ANNOUNCED: LazyLock<Regex> = LazyLock::new(|| {
-    compile(concat!(
-        r"(?i)(?:",
-        r"(?-u:\b)(?:answer|antwort|lösung|réponse|reponse|respuesta|resposta|risposta|antwoord|svaret|svar|jawaban|cevap)",
-        r"|(?-u:\b)(?:correct|right|best|final)\s+(?:option|choice|letter)",
-        r"|(?-u:\b)(?:choose|pick|select)",
-        r"|odpowiedź|odpověď|đáp án|ответ|відповідь|απάντηση|उत्तर|الإجابة|الجواب|תשובה",
-        r"|答案|答え|回答|解答|正解|정답|답",
-        r")(?:",
-        r#"[\s:：=>*_"'“”‘’„«»`$()\[\]{}（）【】「」\\–—-]"#,
+    const FILLERS: &str = concat!(
+        r"(?:",
+        r#"[\s:：=>*_"'“”‘’„«»`$()\[\]{}（）【】「」\\–—\u{983}-]"#,
         r"|(?:is|was|would be|should be|must be|option|choice|letter|the|this|correct|best|right|likely|most|final",
         r"|therefore|thus|clearly|to this question|to the question|boxed|text|textbf|mathrm|mathbf",
-        r"|ist|lautet|die|est|es|la|opción|adalah|jest|är|er",
+        r"|ist|lautet|die|est|es|la|opción|adalah|jest|brzmi|är|er|on|este|corect|ni",
         r"|correcta|correcte|correta|corretta|exacta|bonne|juste|richtige|richtig|option|opzione|opção|letra|lettre|buchstabe)(?-u:\b)",
-        r"|è|é|là|это|буква|вариант|هو|هي|है",
+        r"|è|é|là|это|буква|вариант|هو|هي|الصحيحة|النهائية|صحیح|درست|نهایی|گزینه|היא|הוא|הנכונה|הסופית|है|คือ|ที่ถูกต้อง|ข้อ",
         r"|是|为|為|選項|选项|选择|选|は|이|은|는|：",
-        r")+",
+        r")",
+    );
+    compile(&format!(
+        concat!(
+            r"(?i)(?:(?:",
+            r"(?-u:\b)(?:answer|ans\.?|antwort|lösung|réponse|reponse|respuesta|resposta|risposta|antwoord|svaret|svar|jawaban|cevap",
+            r"|răspunsul|răspuns|vastaus|válasz|jibu)",
+            r"|(?-u:\b)(?:correct|right|best|final)\s+(?:option|choice|letter)",
+            r"|(?-u:\b)(?:choose|pick|select|go with|going with)",
+            r"|(?-u:\b)(?:it|this|that|which)\s+(?:must|should|has\s+to|would\s+have\s+to)\s+be",
+            r"|odpowiedź(?:\s+to(?-u:\b))?|odpověď|đáp án|ответ|відповідь|απάντηση|उत्तर|উত্তর|إجابة|الجواب|پاسخ|جواب|תשובה|คำตอบ",
+            r"|答案|答え|回答|解答|正解|答复|答|정답|답변|답",
+            r"|正确选项|正確選項){fillers}+",
+            r"|(?:选择|選擇|选|選){fillers}*)",
+        ),
+        fillers = FILLERS
     ))
 });
 
@@ -35,14 +47,124 @@ static CLAIMED: LazyLock<Regex> = LazyLock::new(|| {
     ))
 });
 
-/// The places right after announcements, in the order of the text.
-pub(crate) fn announced(text: &str) -> impl Iterator<Item = usize> + '_ {
-    ANNOUNCED.find_iter(text).map(|found| found.end())
+/// Words that deny what follows them: "do not", "isn't the correct", "I don't think that", 不.
+static DENIED_BEFORE: LazyLock<Regex> = LazyLock::new(|| {
+    compile(concat!(
+        r"(?i)(?:(?:(?-u:\b)(?:not|never|cannot|neither|nor|nicht)|n['’]t)\s+",
+        r"(?:(?:the|a|an|my|to|be|ever|correct|right|best|final|want|would|should|simply|just|think|believe|say|I|you|we",
+        r"|that|true|option|choice|letter|answer|is)\s+){0,4}|(?:不|别|別|勿|不要|不能|不应|不應|不会|不會|不是)\s*)",
+        r#"[(\[{*_"'“‘`$\s]*$"#,
+    ))
+});
+
+/// Words that deny what stands before them: "is wrong", "isn't".
+static DENIED_AFTER: LazyLock<Regex> = LazyLock::new(|| {
+    compile(concat!(
+        r#"(?i)^[)\]}*_"'`]{0,4}\s+(?:"#,
+        r"(?:is|was|seems|looks|must\s+be|can\s+be)\s+(?:clearly\s+|definitely\s+|also\s+|therefore\s+|obviously\s+)?",
+        r"(?:not|wrong|incorrect|false|never|ruled\s+out)",
+        r"|isn['’]t|wasn['’]t|cannot|can\s+not|can['’]t|doesn['’]t)(?-u:\b)",
+    ))
+});
+
+/// What joins one answer to another: "or", "and", a comma, a slash.
+static JOINED: LazyLock<Regex> = LazyLock::new(|| {
+    compile(concat!(
+        r#"(?i)^[)\]}*_"'`’”]{0,4}(?:"#,
+        r"\s*(?P<list>,\s*(?:or|and)\s|,|/|&|\||;|或者|或|和|と|または|、)\s*",
+        r"|\s+(?P<or>or|oder|ou|o|или|або|eller|lub|hoặc|또는)\s+",
+        r"|\s+(?P<and>and|und|et|y|e|и|och|i|và)\s+)",
+        r#"[(\[*_"'“‘`{$\\]*(?:(?:option|choice|maybe|perhaps|possibly|either)\s+)?[(\[*_"'“‘`{$\\]*"#,
+    ))
+});
+
+/// The end of what is joined: nothing else is said of it alone.
+static ENDS: LazyLock<Regex> =
+    LazyLock::new(|| compile(r#"^[)\]}*_"'`’”$]{0,4}\s*(?:$|[\n.!?;,/&|。]|(?:are|both|or|and)(?-u:\b))"#));
+
+/// One thing is said of the answer that was joined.
+static SINGULAR: LazyLock<Regex> = LazyLock::new(|| {
+    compile(
+        r#"(?i)^[)\]}*_"'`’”$]{0,4}\s+(?:is|was|has|does|can|cannot|isn['’]t|would|will|could|fits|makes|ist|est|es|è|é)(?-u:\b)"#,
+    )
+});
+
+/// A letter before a claim that it shares with another one: "A or (", "A and ".
+static SHARED: LazyLock<Regex> =
+    LazyLock::new(|| compile(r#"(?-u:\b)[A-Z][)\]}*"']{0,4}(?:\s+(?:or|and|und|oder)\s+|\s*[/&]\s*)[(\[*"']{0,4}$"#));
+
+/// The places of announcements, in the order of the text: where each begins, and where what it announces does.
+pub(crate) fn announced(text: &str) -> impl Iterator<Item = (usize, usize)> + '_ {
+    ANNOUNCED.find_iter(text).map(|found| (found.start(), found.end()))
 }
 
 /// The places of capital letters that are claimed to be the answer, in the order of the text.
 pub(crate) fn claimed(text: &str) -> impl Iterator<Item = usize> + '_ {
     CLAIMED.find_iter(text).map(|found| found.start())
+}
+
+/// Whether the words before a place deny what stands there: "do not choose", in the same sentence.
+pub(crate) fn is_denied_before(text: &str, place: usize) -> bool {
+    DENIED_BEFORE.is_match(tail(&text[..place]))
+}
+
+/// Whether the words after a place deny what stands before it.
+pub(crate) fn is_denied_after(text: &str, place: usize) -> bool {
+    DENIED_AFTER.is_match(head(&text[place..]))
+}
+
+/// Whether a letter at the place shares what is said of it with a letter before it: "A or B is correct".
+pub(crate) fn is_shared(text: &str, place: usize) -> bool {
+    SHARED.is_match(tail(&text[..place]))
+}
+
+/// How an answer is joined to the one before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Joint {
+    Or,
+    And,
+    List,
+}
+
+/// What joins another answer to what ends at the place: how, and where the other one begins.
+pub(crate) fn joint(text: &str, place: usize) -> Option<(Joint, usize)> {
+    let found = JOINED.captures(head(&text[place..]))?;
+    let end = place + found.get_match().end();
+    let joint = if found.name("or").is_some() {
+        Joint::Or
+    } else if found.name("and").is_some() {
+        Joint::And
+    } else {
+        Joint::List
+    };
+    Some((joint, end))
+}
+
+/// Whether an answer that ends at the place is one of several, by what follows.
+pub(crate) fn is_joined(text: &str, place: usize, joint: Joint) -> bool {
+    let rest = head(&text[place..]);
+    match joint {
+        Joint::Or => true,
+        Joint::And => !SINGULAR.is_match(rest),
+        Joint::List => ENDS.is_match(rest),
+    }
+}
+
+/// The end of the text, and no more of it than words that deny need.
+fn tail(text: &str) -> &str {
+    let mut start = text.len().saturating_sub(DENIAL_REACH);
+    while !text.is_char_boundary(start) {
+        start += 1;
+    }
+    &text[start..]
+}
+
+fn head(text: &str) -> &str {
+    let mut end = text.len().min(DENIAL_REACH);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
 }
 
 #[expect(

@@ -56,6 +56,25 @@ impl Group {
         }
         self.children.iter().flat_map(of).collect()
     }
+
+    /// The names under which its tasks report a metric, by the filters that are wanted.
+    #[must_use]
+    pub fn columns(&self, aggregate: &AggregateMetric) -> Vec<String> {
+        let mut columns: Vec<String> = Vec::new();
+        for task in self.tasks() {
+            for (name, metric) in task.grading().columns() {
+                let filters = name.split_once(',').map_or("none", |(_, filters)| filters);
+                let wanted = aggregate
+                    .filters
+                    .as_ref()
+                    .is_none_or(|wanted| wanted.iter().any(|one| one == filters));
+                if metric.measure.name() == aggregate.metric && wanted && !columns.contains(&name) {
+                    columns.push(name);
+                }
+            }
+        }
+        columns
+    }
 }
 
 impl Index {
@@ -118,13 +137,16 @@ impl Resolver<'_> {
             Some(Value::Text(_)) | None | Some(Value::Null) => {}
             Some(_) => self.refuse(tasks, "task", "takes a list of names and mappings"),
         }
-        let aggregates = self.aggregates(keys.get("aggregate_metric_list"));
-        Group {
+        let list = keys.get("aggregate_metric_list");
+        let aggregates = self.aggregates(list);
+        let group = Group {
             name: name.to_owned(),
             alias: keys.get("group_alias").and_then(Node::text).map(str::to_owned),
             children,
             aggregates,
-        }
+        };
+        self.refuse_means_of_nothing(&group, list);
+        group
     }
 
     fn member(&mut self, group: &str, member: &Node, from_above: &Map, depth: usize, children: &mut Vec<Child>) {
@@ -223,6 +245,40 @@ impl Resolver<'_> {
             }
         };
         entries.iter().filter_map(|entry| self.aggregate(entry)).collect()
+    }
+
+    /// A mean over tasks of which none has the metric would be missing from the results without a word.
+    fn refuse_means_of_nothing(&mut self, group: &Group, list: Option<&Node>) {
+        // What is missing of a task that was refused cannot be told.
+        if !self.refusals.is_empty() {
+            return;
+        }
+        for aggregate in &group.aggregates {
+            if !group.columns(aggregate).is_empty() {
+                continue;
+            }
+            let of_any_filter = AggregateMetric {
+                filters: None,
+                ..aggregate.clone()
+            };
+            let metric = &aggregate.metric;
+            let (key, reason) = if group.columns(&of_any_filter).is_empty() {
+                ("metric", format!("no task of the group has the metric {metric}"))
+            } else {
+                let filters = aggregate
+                    .filters
+                    .iter()
+                    .flatten()
+                    .cloned()
+                    .collect::<Vec<_>>()
+                    .join(", ");
+                (
+                    "filter_list",
+                    format!("no task of the group has {metric} under the filters {filters}"),
+                )
+            };
+            self.refuse(list, &format!("aggregate_metric_list.{key}"), reason);
+        }
     }
 
     fn aggregate(&mut self, entry: &Node) -> Option<AggregateMetric> {

@@ -305,7 +305,7 @@ pub enum Measured {
 /// The right choices of a row of `multiple_choice`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gold {
-    /// Indices; -100 stands for what is none of the choices.
+    /// Indices; -100 stood for what is none of the choices in items of before.
     pub indices: Vec<i64>,
     /// Whether the target is a list, of which any counts.
     pub is_list: bool,

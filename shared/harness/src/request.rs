@@ -185,6 +185,9 @@ impl<'t> Asker<'t> {
 
     fn asked(&self, contexts: Vec<String>, choices: Vec<String>, text: Json, target: Json) -> Result<Asked, String> {
         let task = self.task;
+        if task.output_type == OutputType::MultipleChoice && choices.len() == 1 {
+            return Err("doc_to_choice: is one choice, which is right whatever a model says".to_owned());
+        }
         let gold_of = if self.texts_are_choices { &text } else { &target };
         let gold = (task.output_type == OutputType::MultipleChoice).then(|| gold(gold_of, &choices));
         let gold = gold.transpose()?;
@@ -441,27 +444,26 @@ fn chosen(index: &Json, choices: &[String]) -> Result<Json, String> {
     Ok(Json::String(choice.clone()))
 }
 
-const NO_CHOICE: i64 = -100;
-
+/// The right choices. A target that names none is refused: whatever a model says would be wrong.
 fn gold(target: &Json, choices: &[String]) -> Result<Gold, String> {
     let count = choices.len();
     let within = |number: i64| {
-        if usize::try_from(number).is_ok_and(|at| at >= count) {
-            NO_CHOICE
-        } else {
-            number
-        }
+        let is_within = usize::try_from(number).is_ok_and(|at| at < count);
+        is_within
+            .then_some(number)
+            .ok_or_else(|| format!("doc_to_target: is {number}, outside of {count} choices, which count from 0"))
     };
     let one = |value: &Json| match value {
-        Json::Bool(boolean) => Ok(within(i64::from(*boolean))),
+        Json::Bool(boolean) => within(i64::from(*boolean)),
         Json::Number(number) => match (number.as_i64(), number.as_f64()) {
-            (Some(number), _) => Ok(within(number)),
-            (None, Some(float)) if float.fract() == 0.0 => Ok(within(float as i64)),
-            _ => Ok(NO_CHOICE),
+            (Some(number), _) => within(number),
+            (None, Some(float)) if float.fract() == 0.0 => within(float as i64),
+            _ => Err(format!("doc_to_target: is {number}, which is no index of a choice")),
         },
         Json::String(text) => {
             let at = choices.iter().position(|choice| choice == text);
-            Ok(at.and_then(|at| i64::try_from(at).ok()).unwrap_or(NO_CHOICE))
+            let at = at.and_then(|at| i64::try_from(at).ok());
+            at.ok_or_else(|| format!("doc_to_target: is {text:?}, which is none of the {count} choices"))
         }
         other => Err(format!("doc_to_target: is {other}, which names no choice")),
     };

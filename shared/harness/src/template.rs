@@ -9,6 +9,9 @@ use serde_json::Value as Json;
 use crate::pattern::Pattern;
 use crate::python;
 
+/// A template makes at most so many steps for a row, about a tenth of a second: loops in loops would take hours.
+const MAX_STEPS: u64 = 5_000_000;
+
 /// Templates by their own source, compiled once.
 #[derive(Debug)]
 pub(crate) struct Templates {
@@ -20,6 +23,7 @@ impl Default for Templates {
         let mut environment = Environment::new();
         environment.set_undefined_behavior(UndefinedBehavior::Strict);
         environment.set_debug(true);
+        environment.set_fuel(Some(MAX_STEPS));
         environment.set_auto_escape_callback(|_| AutoEscape::None);
         if let Ok(syntax) = SyntaxConfig::builder().keep_trailing_newline(true).build() {
             environment.set_syntax(syntax);
@@ -187,6 +191,7 @@ fn describe(error: &Error) -> String {
     let at = error.range().zip(error.template_source());
     let expression = at.and_then(|(range, source)| source.get(range)).map(str::trim);
     match (kind, detail, expression) {
+        (ErrorKind::OutOfFuel, ..) => format!("takes more than {MAX_STEPS} steps: does a loop go on for too long?"),
         (ErrorKind::UndefinedError, detail, _) if !detail.is_empty() => detail.to_owned(),
         (_, "", Some(expression)) => format!("{kind} in `{expression}`"),
         (_, "", None) => kind.to_string(),

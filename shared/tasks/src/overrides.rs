@@ -94,6 +94,20 @@ impl Overrides {
             let message = format!("no benchmark of the evaluation has this name; did you mean {nearest:?}?");
             problems.error(named.place.field("name"), message);
         }
+        if let Some(Replacement { place, spec, .. }) = &self.all.grader
+            && !manifest
+                .benchmarks
+                .iter()
+                .any(|benchmark| spec.is_likelihood() == benchmark.is_likelihood())
+        {
+            let message = match spec.is_likelihood() {
+                true => {
+                    "likelihood compares choices' probabilities, and every benchmark of the evaluation has generated answers"
+                }
+                false => "nothing was generated in any benchmark of the evaluation: only likelihood can grade them",
+            };
+            problems.error(place.field("grader.kind"), message);
+        }
         for benchmark in &mut changed.benchmarks {
             self.change(benchmark, &mut problems);
         }
@@ -554,6 +568,10 @@ mod tests {
             (
                 "[[benchmark]]\nname = \"a\"\n[benchmark.grader]\nkind = \"likelihood\"\n",
                 "generated answers",
+            ),
+            (
+                "[grader]\nkind = \"likelihood\"\n",
+                "every benchmark of the evaluation has generated answers",
             ),
             ("metrics = [\"maj@1\"]\n", "group \"all\" is a mean of pass@1"),
         ] {

@@ -17,7 +17,7 @@ use tidemill_harness::metric::{self, Measure};
 use tidemill_harness::native::AggregationRule;
 use tidemill_harness::request::{Asker, ShotSource};
 use tidemill_harness::task::OutputType;
-use tidemill_harness::{AggregateMetric, Child, Entry, Index, Kind, Refusal, Task};
+use tidemill_harness::{Child, Entry, Index, Kind, Refusal, Task};
 
 use crate::error::{Place, Problems};
 use crate::faults::Faults;
@@ -387,7 +387,7 @@ impl<'s> Writer<'s> {
 /// A mean for each metric of a group, and of the groups inside of it.
 fn groups(group: &tidemill_harness::Group, names: &[String], first: usize, rendered: &mut Rendered) {
     for aggregate in &group.aggregates {
-        for column in columns(group, aggregate) {
+        for column in group.columns(aggregate) {
             let of_task = |task: &&Task| task.grading().columns().any(|(name, _)| name == column);
             let members = group.tasks().into_iter().filter(of_task).filter_map(|task| {
                 let at = names.iter().position(|name| *name == task.name)?;
@@ -420,22 +420,4 @@ fn groups(group: &tidemill_harness::Group, names: &[String], first: usize, rende
             groups(inner, names, first, rendered);
         }
     }
-}
-
-/// The names under which a group's tasks report a metric, by the filters that are wanted.
-fn columns(group: &tidemill_harness::Group, aggregate: &AggregateMetric) -> Vec<String> {
-    let mut columns: Vec<String> = Vec::new();
-    for task in group.tasks() {
-        for (name, metric) in task.grading().columns() {
-            let filters = name.split_once(',').map_or("none", |(_, filters)| filters);
-            let wanted = aggregate
-                .filters
-                .as_ref()
-                .is_none_or(|wanted| wanted.iter().any(|one| one == filters));
-            if metric.measure.name() == aggregate.metric && wanted && !columns.contains(&name) {
-                columns.push(name);
-            }
-        }
-    }
-    columns
 }

@@ -7,12 +7,16 @@ use minijinja::value::ValueKind;
 use minijinja::{Environment, Error, ErrorKind, Expression, UndefinedBehavior, Value, escape_formatter};
 use serde_json::{Map, Value as Json};
 
+/// A template makes at most so many steps for a row, about a tenth of a second: loops in loops would take hours.
+const MAX_STEPS: u64 = 5_000_000;
+
 /// Where templates live. One environment serves a whole benchmark; nothing is compiled for a row.
 pub(crate) fn environment<'s>() -> Environment<'s> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     // Messages then name the variable that is undefined.
     environment.set_debug(true);
+    environment.set_fuel(Some(MAX_STEPS));
     if let Ok(syntax) = SyntaxConfig::builder().keep_trailing_newline(true).build() {
         environment.set_syntax(syntax);
     }
@@ -189,6 +193,7 @@ fn describe(error: &Error) -> String {
     let at = error.range().zip(error.template_source());
     let expression = at.and_then(|(range, source)| source.get(range)).map(str::trim);
     match (kind, detail, expression) {
+        (ErrorKind::OutOfFuel, ..) => format!("takes more than {MAX_STEPS} steps: does a loop go on for too long?"),
         (ErrorKind::UndefinedError, detail, _) if !detail.is_empty() => detail.to_owned(),
         (ErrorKind::InvalidOperation, "is null", Some(expression)) => format!("`{expression}` is null"),
         (_, "", Some(expression)) => format!("{kind} in `{expression}`"),
@@ -197,5 +202,23 @@ fn describe(error: &Error) -> String {
             Some(line) if line > 1 => format!("{kind}: {detail} (template line {line})"),
             _ => format!("{kind}: {detail}"),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_template_whose_loops_go_on_for_too_long_is_an_error() {
+        let render = |source: &str| {
+            let environment = environment();
+            let template = Template::text(&environment, source)?;
+            template.render(&context(&Map::new()))
+        };
+        let nested = "{% for i in range(9999) %}{% for j in range(9999) %}{% for k in range(9999) %}x{% endfor %}{% endfor %}{% endfor %}";
+        let said = render(nested).unwrap_err();
+        assert!(said.contains("takes more than 5000000 steps"), "{said}");
+        assert_eq!(render("{% for i in range(9999) %}x{% endfor %}").unwrap().len(), 9_999);
     }
 }

@@ -53,11 +53,13 @@ fn row(record: parquet::record::Row, number: u64) -> Result<Row, RowError> {
 }
 
 fn object(fields: Vec<(String, Field)>) -> Result<Map<String, Value>, String> {
+    // What is no text, a picture for one, is left out: a template that uses it finds that it is not there.
+    let fields = fields.into_iter().filter(|(_, field)| !holds_bytes(field));
     let convert = |(name, field): (String, Field)| {
         let value = value(&field).map_err(|message| format!("column {name}: {message}"))?;
         Ok((name, value))
     };
-    fields.into_iter().map(convert).collect()
+    fields.map(convert).collect()
 }
 
 fn value(field: &Field) -> Result<Value, String> {
@@ -82,6 +84,19 @@ fn value(field: &Field) -> Result<Value, String> {
             entries.collect::<Result<Map<_, _>, String>>().map(Value::Object)
         }
         plain => Ok(plain.to_json_value()),
+    }
+}
+
+/// Bytes that are no text, or a list or map of such.
+fn holds_bytes(field: &Field) -> bool {
+    match field {
+        Field::Bytes(bytes) => std::str::from_utf8(bytes.data()).is_err(),
+        Field::ListInternal(list) => list.elements().iter().any(holds_bytes),
+        Field::MapInternal(map) => map
+            .entries()
+            .iter()
+            .any(|(key, field)| holds_bytes(key) || holds_bytes(field)),
+        _ => false,
     }
 }
 

@@ -1,7 +1,11 @@
 //! JSON Lines: an object a line. Lines of white space are passed over.
 
+use std::collections::HashSet;
+use std::fmt;
 use std::io::{BufRead, Read as _};
 
+use serde::Deserializer as _;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
 use super::{MAX_ROW_BYTES, Row, RowError, too_long};
@@ -63,7 +67,10 @@ fn row(number: u64, line: &[u8]) -> Result<Row, RowError> {
     let text = std::str::from_utf8(line)
         .map_err(|error| RowError::at(number, format!("invalid UTF-8 after byte {}", error.valid_up_to())))?;
     match serde_json::from_str(text) {
-        Ok(Value::Object(columns)) => Ok(Row { number, columns }),
+        Ok(Value::Object(columns)) => match twice(text) {
+            Some(name) => Err(RowError::at(number, format!("names column {name:?} twice"))),
+            None => Ok(Row { number, columns }),
+        },
         Ok(other) => Err(RowError::at(number, format!("is {}, not an object", kind(&other)))),
         Err(error) => {
             let text = error.to_string();
@@ -77,6 +84,32 @@ fn row(number: u64, line: &[u8]) -> Result<Row, RowError> {
             ))
         }
     }
+}
+
+/// The first key that an object holds a second time: of its two values nobody knows which one is meant.
+fn twice(object: &str) -> Option<String> {
+    struct Keys;
+    impl<'de> Visitor<'de> for Keys {
+        type Value = Option<String>;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let (mut seen, mut twice) = (HashSet::new(), None);
+            while let Some((key, IgnoredAny)) = map.next_entry::<String, IgnoredAny>()? {
+                if !seen.contains(&key) {
+                    seen.insert(key);
+                } else if twice.is_none() {
+                    twice = Some(key);
+                }
+            }
+            Ok(twice)
+        }
+    }
+    let mut reader = serde_json::Deserializer::from_str(object);
+    reader.deserialize_map(Keys).ok().flatten()
 }
 
 /// A value's kind, as messages name it.

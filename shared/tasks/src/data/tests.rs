@@ -97,6 +97,10 @@ fn a_file_uri_names_a_file_anywhere() {
 }
 
 fn parquet(compression: Compression) -> Vec<u8> {
+    parquet_with(compression, b"bytes")
+}
+
+fn parquet_with(compression: Compression, raw: &[u8]) -> Vec<u8> {
     let schema = "message rows {
         required binary q (UTF8); required int64 n; required float x; optional binary raw;
         required group choices (LIST) { repeated group list { required binary element (UTF8); } }
@@ -127,7 +131,7 @@ fn parquet(compression: Compression) -> Vec<u8> {
     let mut column = group.next_column().unwrap().unwrap();
     column
         .typed::<ByteArrayType>()
-        .write_batch(&texts(&["bytes"]), Some(&[1, 0]), None)
+        .write_batch(&[ByteArray::from(raw.to_vec())], Some(&[1, 0]), None)
         .unwrap();
     column.close().unwrap();
     let mut column = group.next_column().unwrap().unwrap();
@@ -205,4 +209,23 @@ fn a_row_that_does_not_end_is_an_error_and_not_kept() {
     let error = rows[1].as_ref().unwrap_err();
     assert_eq!((error.row, rows.len()), (Some(3), 2));
     assert!(error.message.contains("is a quote never closed?"), "{error:?}");
+}
+
+#[test]
+fn a_parquet_column_of_bytes_that_are_no_text_is_left_out() {
+    let rows = rows("a.parquet", &parquet_with(Compression::SNAPPY, b"\x89PNG\xff"));
+    assert_eq!(rows[0].1, json!({"q": "eins", "n": 1, "x": 0.1, "choices": ["a", "b"]}));
+    assert_eq!(rows[1].1["q"], json!("zwei"));
+}
+
+#[test]
+fn a_key_that_a_row_names_twice_is_an_error() {
+    let text = b"{\"q\": 1, \"a\": {\"q\": 2}}\n{\"q\": 1, \"a\": 2, \"q\": 1}\n{\"q\": 3}\n";
+    let read = read("a.jsonl", text);
+    assert!(read[0].is_ok() && read[2].is_ok());
+    let error = read[1].as_ref().unwrap_err();
+    assert_eq!(
+        (error.row, error.message.as_str()),
+        (Some(2), "names column \"q\" twice")
+    );
 }

@@ -199,3 +199,72 @@ fn what_a_task_cannot_have_is_named_with_its_file_line_and_key() {
         assert!(said.contains(part), "{suite}{more}: {said}");
     }
 }
+
+#[test]
+fn rows_of_choices_that_no_answer_or_every_answer_gets_right_are_refused() {
+    let suite = "task = \"t.yaml\"\ndatasets = \"sets.toml\"\n";
+    let errors = |from: &str, to: &str| folder(suite).with("t.yaml", CHOICES.replace(from, to)).errors();
+    let target = "doc_to_target: a";
+    for (from, to, part) in [
+        (
+            target,
+            "doc_to_target: \"{{a + 5}}\"",
+            "row 1: doc_to_target: is 6, outside of 2 choices",
+        ),
+        (
+            target,
+            "doc_to_target: \"{{a + 1}}\"",
+            "row 1: doc_to_target: is 2, outside of 2 choices",
+        ),
+        (
+            target,
+            "doc_to_target: \"vielleicht\"",
+            "doc_to_target: is \"vielleicht\", which is none of the 2 choices",
+        ),
+        (
+            "doc_to_choice: c",
+            "doc_to_choice: [\"x\"]",
+            "row 1: doc_to_choice: is one choice",
+        ),
+        (
+            "{{q}}",
+            "{% for i in range(9999) %}{% for j in range(9999) %}{{ q }}{% endfor %}{% endfor %}",
+            "steps",
+        ),
+    ] {
+        let said = errors(from, to);
+        assert!(said.contains(part) && said.contains("task t"), "{to}: {said}");
+    }
+    for target in [
+        "doc_to_target: \"{{a}}\"",
+        "doc_to_target: \"{{c[a]}}\"",
+        "doc_to_target: \"{{[a]}}\"",
+    ] {
+        let known = folder(suite).with("t.yaml", CHOICES.replace("doc_to_target: a", target));
+        assert_eq!(known.load().unwrap().manifest.benchmarks[0].items, 2, "{target}");
+    }
+}
+
+#[test]
+fn a_mean_of_a_metric_that_no_task_has_is_refused() {
+    let group = |aggregate: &str| {
+        let group = format!("group: both\ntask: [t]\naggregate_metric_list:\n  - {aggregate}\n");
+        folder("task = \"both.yaml\"\ndatasets = \"sets.toml\"\n").with("both.yaml", group)
+    };
+    for (aggregate, key) in [
+        (
+            "{metric: exact_match}",
+            "aggregate_metric_list.metric: no task of the group has the metric exact_match",
+        ),
+        (
+            "{metric: acc, filter_list: strict}",
+            "aggregate_metric_list.filter_list: no task of the group has acc",
+        ),
+    ] {
+        let said = group(aggregate).errors();
+        assert!(said.contains(key), "{aggregate}: {said}");
+    }
+    for aggregate in ["{metric: acc}", "{metric: acc_norm, filter_list: [none]}"] {
+        assert_eq!(group(aggregate).load().unwrap().manifest.groups.len(), 1, "{aggregate}");
+    }
+}
