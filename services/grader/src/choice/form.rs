@@ -233,7 +233,7 @@ fn is_kept(letters: &[char], at: usize) -> bool {
     let follows_word = before.is_some_and(|before| before.is_alphanumeric() || matches!(before, ')' | ']' | '}'));
     match letter {
         // "+5" is 5.
-        '+' => !(is_digit(after) && !follows_word),
+        '+' => !is_digit(after) || follows_word,
         '-' | '\u{2013}' => (is_digit(after) || after == Some('.')) && (is_digit(before) || !follows_word),
         ',' => is_digit(before) && is_digit(after) && !joins_thousands(letters, at),
         '.' => is_digit(after) && !before.is_some_and(char::is_alphabetic),
