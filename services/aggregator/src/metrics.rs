@@ -91,10 +91,23 @@ impl Measures {
                 over_items(items, &score, shape, effort)
             }
             MetricSource::VotedMeasure(k) => {
-                let shape = Shape { range: None, ..shape };
+                let shape = match &self.columns[index] {
+                    Column::Votes(votes) => self.shape_of(votes.iter().map(|(_, value)| *value), shape),
+                    _ => shape,
+                };
                 over_items(items, &|item| self.voted(index, k, item), shape, effort)
             }
             MetricSource::Measure | MetricSource::FirstMeasure => self.measured(index, items, shape, effort),
+        }
+    }
+
+    /// What is known of a mean of these values: where all are 0 or 1 it is a share.
+    fn shape_of<'a>(&self, mut values: impl Iterator<Item = f64>, shape: Shape<'a>) -> Shape<'a> {
+        let is_share = values.all(|value| value.is_nan() || value == 0.0 || value == 1.0);
+        Shape {
+            is_binary: is_share && self.samples == 1,
+            range: is_share.then_some([0.0, 1.0]),
+            ..shape
         }
     }
 
@@ -170,12 +183,7 @@ impl Measures {
                     let (count, sum) = known.fold((0_u32, 0.0), |(count, sum), value| (count + 1, sum + value));
                     (count > 0).then(|| sum / f64::from(count))
                 };
-                let shape = Shape {
-                    is_binary: false,
-                    range: None,
-                    ..shape
-                };
-                over_items(items, &mean, shape, effort)
+                over_items(items, &mean, self.shape_of(values.iter().copied(), shape), effort)
             }
             Column::Sums(sums) => {
                 let known = |sample: usize| sums.get(sample).copied().filter(|sum| !sum[0].is_nan());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidemill_domain::{
-    Completion, Ending, Grade, GraderSpec, Item, JudgeCost, Measured, Metric, Outcome, Reasoning, Span, Timestamp,
+    Aggregation, Completion, Ending, Grade, GraderSpec, Item, JudgeCost, Measured, Metric, Outcome, Reasoning, Span, Timestamp,
 };
 
 use crate::answer::{Answer, Credit, Finding};
@@ -40,8 +40,16 @@ pub struct Grader {
     way: Result<Way, Error>,
     kind: &'static str,
     reasoning: Reasoning,
-    /// The names of the benchmark's metrics that grades measure; none where something else does.
-    metrics: Arc<[Option<String>]>,
+    /// The benchmark's metrics that grades measure; none where something else does.
+    metrics: Arc<[Option<Wanted>]>,
+}
+
+/// A metric that grades measure.
+#[derive(Debug, Clone)]
+struct Wanted {
+    name: String,
+    /// It is a mean of which more is better, so what has no whole answer adds 0, as it does to the score.
+    counts_from_0: bool,
 }
 
 /// What a grade is made from.
@@ -72,9 +80,14 @@ impl Grader {
     /// Has grades carry what they add to these metrics, in this order.
     #[must_use]
     pub fn measuring(self, metrics: &[Metric]) -> Self {
-        let name = |metric: &Metric| metric.source.is_measure().then(|| metric.name.clone());
+        let wanted = |metric: &Metric| {
+            metric.source.is_measure().then(|| Wanted {
+                name: metric.name.clone(),
+                counts_from_0: metric.aggregation == Aggregation::Mean && metric.higher_is_better,
+            })
+        };
         Self {
-            metrics: metrics.iter().map(name).collect(),
+            metrics: metrics.iter().map(wanted).collect(),
             ..self
         }
     }
@@ -103,7 +116,7 @@ impl Grader {
         let verdict = match outcome_without_grading(completion) {
             Some(outcome) => Verdict {
                 reason: completion.detail.clone(),
-                ..Verdict::of(outcome)
+                ..self.without_answer(outcome)
             },
             None => self.verdict(guarded(|| self.judge(item, completion)), completion),
         };
@@ -204,39 +217,64 @@ impl Grader {
                 ..Verdict::of(error.outcome())
             },
             Ok(Some(finding)) => {
-                let measures = match is_cut && !self.measures_cut_answers() {
-                    true => Vec::new(),
-                    false => self.in_order(&finding.measures),
-                };
+                let mut measures = self.in_order(&finding.measures);
+                if is_cut {
+                    self.cut(&mut measures);
+                }
                 Verdict {
                     measures,
                     ..Verdict::of_finding(finding, is_cut)
                 }
             }
-            Ok(None) if is_cut => Verdict::of(Outcome::Truncated),
+            Ok(None) if is_cut => self.without_answer(Outcome::Truncated),
             Ok(None) => Verdict {
                 reason: self.why_no_answer(completion),
-                ..Verdict::of(Outcome::NoAnswer)
+                ..self.without_answer(Outcome::NoAnswer)
             },
+        }
+    }
+
+    /// The verdict on what has no answer. Where it is scored, it counts in the metrics as in the score: what is short and easy
+    /// would be favoured otherwise.
+    fn without_answer(&self, outcome: Outcome) -> Verdict {
+        let adds_nothing = |wanted: &Option<Wanted>| {
+            let counts = wanted.as_ref().is_some_and(|wanted| wanted.counts_from_0);
+            counts.then_some(Measured::Value(0.0))
+        };
+        let is_counted = outcome.is_scored() && matches!(self.way, Ok(Way::Text(_)));
+        Verdict {
+            measures: match is_counted {
+                true => self.metrics.iter().map(adds_nothing).collect(),
+                false => Vec::new(),
+            },
+            ..Verdict::of(outcome)
+        }
+    }
+
+    /// What an answer adds to metrics that was cut: nothing where a whole one adds from 0 on, else what its text adds. What is
+    /// outside of this process is not known to count from 0, and a task of the harness takes its text for whole.
+    fn cut(&self, measures: &mut Vec<Option<Measured>>) {
+        match &self.way {
+            Ok(Way::Text(family)) if !family.measures_cut_answers() => {
+                for (measure, wanted) in measures.iter_mut().zip(self.metrics.iter()) {
+                    if wanted.as_ref().is_some_and(|wanted| wanted.counts_from_0) {
+                        *measure = Some(Measured::Value(0.0));
+                    }
+                }
+            }
+            Ok(Way::Text(_) | Way::Pipelines(_)) => {}
+            _ => measures.clear(),
         }
     }
 
     /// What a family measured by name, where the benchmark has its metrics.
     fn in_order(&self, measures: &[(String, Measured)]) -> Vec<Option<Measured>> {
-        let of = |name: &String| {
+        let of = |name: &str| {
             let measured = measures.iter().find(|(known, _)| known == name);
             measured.map(|(_, measured)| measured.clone())
         };
-        self.metrics.iter().map(|name| name.as_ref().and_then(of)).collect()
-    }
-
-    /// What a cut answer would have added to a metric is not known, except to a family that takes its text for whole.
-    fn measures_cut_answers(&self) -> bool {
-        match &self.way {
-            Ok(Way::Text(family)) => family.measures_cut_answers(),
-            Ok(Way::Pipelines(pipelines)) => pipelines.measures_cut_answers(),
-            _ => false,
-        }
+        let wanted = self.metrics.iter();
+        wanted.map(|wanted| of(&wanted.as_ref()?.name)).collect()
     }
 
     /// The answer had not begun: the engine split off reasoning and nothing came behind it, or a reasoning block is open.

@@ -63,7 +63,7 @@ impl Judged {
         let grade = row.graded();
         Self {
             outcome: row.outcome(),
-            score: grade.map(|grade| grade.score),
+            score: grade.filter(|grade| grade.outcome.is_scored()).map(|grade| grade.score),
             extracted: grade.and_then(|grade| grade.extracted.clone()),
             grader: grade.map(|grade| grade.grader.clone()),
         }
