@@ -7,7 +7,7 @@ use crate::answer::{Answer, Credit, Finding, is_unanswerable, trimmed};
 use crate::family::Family;
 use crate::normal::Normalisers;
 
-const NAME: &str = "exact@1";
+const NAME: &str = "exact@2";
 const WHOLE: &str = "whole-answer@1";
 
 #[derive(Debug, Clone)]

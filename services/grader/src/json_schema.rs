@@ -45,7 +45,7 @@ fn compiled(schema: &str) -> Result<Schema, Error> {
 
 impl Family for JsonSchema {
     fn name(&self) -> &'static str {
-        "json_schema@1"
+        "json_schema@2"
     }
 
     fn judge(&self, item: &Item, answer: &Answer<'_>) -> Result<Option<Finding>, Error> {
@@ -61,13 +61,13 @@ impl Family for JsonSchema {
             return Ok(None);
         };
         let faults = schema.and_then(|schema| schema.faults(&found.value));
-        let is_equal = targets.iter().any(|target| same_json(target, &found.value));
+        let text = answer.text().get(found.span).unwrap_or_default();
+        let is_equal = item.targets.iter().any(|target| same_json(target, text));
         let is_right = match self.check {
             JsonCheck::Valid => true,
             JsonCheck::Schema => faults.is_none(),
             JsonCheck::Equal => is_equal && faults.is_none(),
         };
-        let text = answer.text().get(found.span).unwrap_or_default();
         let mut finding = Finding::new("json@1", text, Credit::Whole(is_right)).at(answer.span(text));
         finding.canonical = Some(shortened(&found.value.to_string(), MAX_CANONICAL_BYTES));
         let is = |claim: bool| Measured::Value(f64::from(u8::from(claim)));
@@ -111,6 +111,16 @@ mod tests {
         let value = |value| Some(Measured::Value(value));
         assert_eq!(unequal.measures, [value(1.0), value(1.0), value(0.0)]);
         assert_eq!(with(JsonCheck::Equal, r#"{"age": 3.0}"#).outcome, Outcome::Correct);
+        let long = |text| {
+            measured(
+                &spec(JsonCheck::Equal, None),
+                &item(&["12345678901234567890"], &[]),
+                text,
+            )
+            .outcome
+        };
+        assert_eq!(long("12345678901234567890"), Outcome::Correct);
+        assert_eq!(long("12345678901234567891"), Outcome::Incorrect);
         let unfit = with(JsonCheck::Schema, r#"{"age": "3"}"#);
         assert!(unfit.reason.unwrap().starts_with("/age: "));
         assert_eq!(with(JsonCheck::Schema, "{\"age\": 3").outcome, Outcome::NoAnswer);

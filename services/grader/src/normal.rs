@@ -27,8 +27,12 @@ impl Normalisers {
     /// The text as it is compared. White space and invisible marks at its ends never make a difference.
     pub(crate) fn apply<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let mut normal = Cow::Borrowed(trimmed(text));
+        let keeps_numbers = self.0.contains(&Normaliser::Numbers);
         for normaliser in &self.0 {
-            normal = Cow::Owned(applied(*normaliser, &normal));
+            normal = Cow::Owned(match normaliser {
+                Normaliser::Punctuation if keeps_numbers => without_punctuation_but_in_numbers(&normal),
+                _ => applied(*normaliser, &normal),
+            });
         }
         match normal {
             Cow::Borrowed(text) => Cow::Borrowed(text),
@@ -88,6 +92,7 @@ fn without_latex(text: &str) -> String {
 }
 
 fn plain_numbers(text: &str) -> String {
+    let text = &text.replace('\u{2212}', "-");
     static NUMBER: LazyLock<Regex> = LazyLock::new(|| compile(r"(?-u:\d)+(?:,(?-u:\d){3})*(?:\.(?-u:\d)+)?"));
     static THOUSANDS: LazyLock<Regex> = LazyLock::new(|| compile(r"^(?-u:\d){1,3}(?:,(?-u:\d){3})+(?:\.|$)"));
     let plain = |found: &Captures<'_>| {
@@ -104,6 +109,43 @@ fn plain_numbers(text: &str) -> String {
         }
     };
     NUMBER.replace_all(text, plain).into_owned()
+}
+
+/// Takes away punctuation, but no sign, point or operator of a number; numbers stay apart where it stood between them.
+fn without_punctuation_but_in_numbers(text: &str) -> String {
+    let letters: Vec<char> = text.chars().collect();
+    let mut plain = String::with_capacity(text.len());
+    for (at, &letter) in letters.iter().enumerate() {
+        let before = at.checked_sub(1).and_then(|before| letters.get(before)).copied();
+        let after = letters.get(at + 1).copied();
+        if !is_punctuation(letter) || belongs_to_number(before, letter, after) {
+            // `1,2` is not `12`.
+            let fuses = letter.is_ascii_digit()
+                && plain.ends_with(|last: char| last.is_ascii_digit())
+                && before.is_some_and(is_punctuation);
+            if fuses {
+                plain.push(' ');
+            }
+            plain.push(letter);
+        }
+    }
+    plain
+}
+
+fn belongs_to_number(before: Option<char>, mark: char, after: Option<char>) -> bool {
+    let is_digit = |letter: Option<char>| letter.is_some_and(|letter| letter.is_ascii_digit());
+    let is_word = |letter: Option<char>| letter.is_some_and(char::is_alphanumeric);
+    let starts = is_digit(after) || matches!(after, Some('.' | '$' | '€' | '£'));
+    match mark {
+        '<' | '>' | '=' => true,
+        '!' => after == Some('='),
+        '.' => is_digit(after) && (is_digit(before) || !is_word(before)),
+        '-' => starts && (is_digit(before) || !is_word(before)),
+        '+' => is_digit(after) && is_word(before),
+        '^' => is_word(before) && (is_digit(after) || after == Some('-')),
+        '*' | '/' | ':' => is_digit(before) && is_digit(after),
+        _ => false,
+    }
 }
 
 fn without_articles(text: &str) -> String {
@@ -134,6 +176,17 @@ mod tests {
             (&[Case], "STRASSE", "strasse"),
             (&[Numbers], "1,234,567.50 and 5.0 of 1,23", "1234567.5 and 5 of 1,23"),
             (&[Numbers], "v1.20.300", "v1.2.300"),
+            (&[Punctuation], "-5, 1.5", "5 15"),
+            (&[Numbers, Punctuation], "-5", "-5"),
+            (&[Numbers, Punctuation], "\u{2212}5!", "-5"),
+            (&[Numbers, Punctuation], "-$5", "-5"),
+            (&[Numbers, Punctuation], "1.50.", "1.5"),
+            (&[Numbers, Punctuation], "1,500 (about).", "1500 about"),
+            (&[Numbers, Punctuation], "x<3", "x<3"),
+            (&[Numbers, Punctuation], "x>3", "x>3"),
+            (&[Numbers, Punctuation], "1,2", "1 2"),
+            (&[Numbers, Punctuation], "1/2, 10^3, 3:4", "1/2 10^3 3:4"),
+            (&[Numbers, Punctuation], "well-known «facts», no?", "wellknown facts no"),
             (&[Punctuation], "It's «fine», no?", "Its fine no"),
             (&[Articles, Whitespace], "The cat and an owl", "cat and owl"),
             (&[Articles, Whitespace], "than a theory", "than theory"),

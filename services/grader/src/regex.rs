@@ -11,7 +11,7 @@ use crate::family::Family;
 use crate::normal::Normalisers;
 use crate::pattern::Pattern;
 
-const NAME: &str = "regex@1";
+const NAME: &str = "regex@2";
 const MATCH: &str = "match@1";
 const FALLBACK: &str = "match-of-a-later-pattern@1";
 

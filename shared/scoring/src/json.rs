@@ -133,19 +133,69 @@ fn shortened(text: &str) -> String {
     format!("{}…", beginning(text, MAX_FAULT_BYTES))
 }
 
-/// The same value: numbers by what they mean, lists in order, maps in any.
+/// Two JSON texts say the same value: numbers to the last digit, lists in order, maps in any.
 #[must_use]
-pub fn same_json(one: &Value, other: &Value) -> bool {
-    match (one, other) {
-        (Value::Number(one), Value::Number(other)) => one == other || one.as_f64() == other.as_f64(),
-        (Value::Array(one), Value::Array(other)) => {
-            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| same_json(one, other))
+pub fn same_json(one: &str, other: &str) -> bool {
+    let exact = |text: &str| serde_json::from_str::<Value>(&with_exact_numbers(text)).ok();
+    exact(one).is_some_and(|value| Some(value) == exact(other))
+}
+
+/// Each number of a JSON text as a map of one key that nobody uses, to its digits: no float stands between.
+fn with_exact_numbers(text: &str) -> String {
+    let mut exact = String::with_capacity(text.len() * 2);
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let length = match first {
+            '"' => string_length(rest),
+            '-' | '0'..='9' => {
+                let is_part = |letter: char| letter.is_ascii_digit() || "+-.eE".contains(letter);
+                let length = rest.find(|letter| !is_part(letter)).unwrap_or(rest.len());
+                exact.push_str(r#"{"\u0000":""#);
+                exact.push_str(&decimal(&rest[..length]));
+                exact.push_str("\"}");
+                rest = &rest[length..];
+                continue;
+            }
+            _ => first.len_utf8(),
+        };
+        exact.push_str(&rest[..length]);
+        rest = &rest[length..];
+    }
+    exact
+}
+
+fn string_length(text: &str) -> usize {
+    let mut is_escaped = false;
+    for (at, byte) in text.bytes().enumerate().skip(1) {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = true,
+            b'"' => return at + 1,
+            _ => {}
         }
-        (Value::Object(one), Value::Object(other)) => {
-            let same = |(key, value): (&String, &Value)| other.get(key).is_some_and(|found| same_json(value, found));
-            one.len() == other.len() && one.iter().all(same)
-        }
-        _ => one == other,
+    }
+    text.len()
+}
+
+/// Digits without zeros at either end, and the power of ten they are taken by.
+fn decimal(number: &str) -> String {
+    let (mantissa, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
+    let (sign, mantissa) = mantissa
+        .strip_prefix('-')
+        .map_or(("", mantissa), |positive| ("-", positive));
+    let (whole, decimals) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = format!("{whole}{decimals}");
+    let significant = digits.trim_end_matches('0');
+    let zeros = digits.len() - significant.len();
+    let significant = significant.trim_start_matches('0');
+    if significant.is_empty() {
+        return "0".to_owned();
+    }
+    let lengths = i64::try_from(zeros).ok().zip(i64::try_from(decimals.len()).ok());
+    let power = exponent.parse::<i64>().ok().zip(lengths);
+    match power.and_then(|(exponent, (zeros, decimals))| exponent.checked_add(zeros)?.checked_sub(decimals)) {
+        Some(power) => format!("{sign}{significant}e{power}"),
+        None => number.to_owned(),
     }
 }
 
@@ -203,9 +253,23 @@ mod tests {
 
     #[test]
     fn the_same_value_is_written_in_many_ways() {
-        assert!(same_json(&json!({"a": 1.0, "b": [2]}), &json!({"b": [2], "a": 1})));
-        assert!(!same_json(&json!([1, 2]), &json!([2, 1])));
-        assert!(!same_json(&json!({"a": 1}), &json!({"a": 1, "b": null})));
-        assert!(!same_json(&json!("1"), &json!(1)));
+        assert!(same_json(r#"{"a": 1.0, "b": [2]}"#, r#"{"b": [2], "a": 1}"#));
+        assert!(!same_json("[1, 2]", "[2, 1]"));
+        assert!(!same_json(r#"{"a": 1}"#, r#"{"a": 1, "b": null}"#));
+        assert!(!same_json("\"1\"", "1"));
+        assert!(same_json(r#"["1\"2"]"#, r#"["1\u00222"]"#));
+        assert!(!same_json(r#"["1.0"]"#, r#"["1"]"#));
+    }
+
+    #[test]
+    fn numbers_are_the_same_to_the_last_digit() {
+        assert!(!same_json("12345678901234567890", "12345678901234567891"));
+        assert!(!same_json(
+            "[123456789012345678901234567890]",
+            "[123456789012345678901234567891]"
+        ));
+        assert!(!same_json("0.1", "0.10000000000000001"));
+        assert!(same_json("[1e2, -0.0, 1.50, -2]", "[100, 0, 15E-1, -2.0]"));
+        assert!(!same_json("1", "-1"));
     }
 }
