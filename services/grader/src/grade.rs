@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidemill_domain::{
-    Aggregation, Completion, Ending, Grade, GraderSpec, Item, JudgeCost, Measured, Metric, Outcome, Reasoning, Span, Timestamp,
+    Aggregation, Completion, Ending, Grade, GraderSpec, Item, JudgeCost, Measured, Metric, Outcome, Reasoning, Span,
+    Timestamp,
 };
 
 use crate::answer::{Answer, Credit, Finding};
