@@ -91,3 +91,47 @@ fn part(benchmark: &BenchmarkResult, metric: Option<&str>, weight: f64) -> Optio
         weight,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use tidemill_domain::{Columns, Member, Outcome};
+
+    use super::*;
+    use crate::estimate::Effort;
+    use crate::fold::tests::{benchmark, grade};
+    use crate::tally::Tally;
+
+    fn result_of(outcomes: &[Outcome]) -> BenchmarkResult {
+        let mut tally = Tally::new(&benchmark(outcomes.len() as u32, 1), Columns::default());
+        for (item, outcome) in (0..).zip(outcomes) {
+            assert!(tally.apply(&grade(item, 0, *outcome)));
+        }
+        tally.result(Effort::Final)
+    }
+
+    #[test]
+    fn a_group_without_any_spread_has_the_room_that_its_members_leave() {
+        let members = [result_of(&[Outcome::Correct; 10]), result_of(&[Outcome::Correct; 10])];
+        let group = |mean| Group {
+            name: "g".to_owned(),
+            members: (0..2).map(|benchmark| Member { benchmark, weight: 1.0 }).collect(),
+            mean,
+            metric: None,
+        };
+        for mean in [GroupMean::Macro, GroupMean::Micro] {
+            let found = result(&group(mean), &members);
+            assert_eq!((found.value, found.standard_error), (Some(1.0), Some(0.0)));
+            let [low, high] = found.interval.unwrap();
+            // Wilson's lower end of 10 of 10 is 0.7225: the distance of two such means is a square root of two smaller.
+            assert!(
+                (low - (1.0 - 0.277_5 / 2_f64.sqrt())).abs() < 1e-3 && high == 1.0,
+                "{low} {high}"
+            );
+        }
+        let mixed = [members[0].clone(), result_of(&[Outcome::Correct, Outcome::Incorrect])];
+        assert_eq!(
+            result(&group(GroupMean::Macro), &mixed).method.as_deref(),
+            Some("normal")
+        );
+    }
+}

@@ -81,33 +81,27 @@ impl Measures {
         effort: Effort,
     ) -> Estimate {
         let metric = &self.metrics[index];
+        let of_parts = Shape {
+            is_binary: false,
+            ..shape
+        };
         match metric.source {
             MetricSource::PassAt(k) => {
                 let chance = |item| self.pass(k, item, scores);
-                over_items(items, &chance, shape, effort)
+                over_items(items, &chance, of_parts, effort)
             }
             MetricSource::MajorityAt(k) => {
                 let score = |item| self.majority(k, item, scores);
-                over_items(items, &score, shape, effort)
+                over_items(items, &score, of_parts, effort)
             }
             MetricSource::VotedMeasure(k) => {
                 let shape = match &self.columns[index] {
-                    Column::Votes(votes) => self.shape_of(votes.iter().map(|(_, value)| *value), shape),
-                    _ => shape,
+                    Column::Votes(votes) => shape_of(votes.iter().map(|(_, value)| *value), true, shape),
+                    _ => of_parts,
                 };
                 over_items(items, &|item| self.voted(index, k, item), shape, effort)
             }
             MetricSource::Measure | MetricSource::FirstMeasure => self.measured(index, items, shape, effort),
-        }
-    }
-
-    /// What is known of a mean of these values: where all are 0 or 1 it is a share.
-    fn shape_of<'a>(&self, mut values: impl Iterator<Item = f64>, shape: Shape<'a>) -> Shape<'a> {
-        let is_share = values.all(|value| value.is_nan() || value == 0.0 || value == 1.0);
-        Shape {
-            is_binary: is_share && self.samples == 1,
-            range: is_share.then_some([0.0, 1.0]),
-            ..shape
         }
     }
 
@@ -183,7 +177,8 @@ impl Measures {
                     let (count, sum) = known.fold((0_u32, 0.0), |(count, sum), value| (count + 1, sum + value));
                     (count > 0).then(|| sum / f64::from(count))
                 };
-                over_items(items, &mean, self.shape_of(values.iter().copied(), shape), effort)
+                let is_single = self.samples == 1 || self.metrics[index].source == MetricSource::FirstMeasure;
+                over_items(items, &mean, shape_of(values.iter().copied(), is_single, shape), effort)
             }
             Column::Sums(sums) => {
                 let known = |sample: usize| sums.get(sample).copied().filter(|sum| !sum[0].is_nan());
@@ -265,17 +260,20 @@ impl Measures {
 
 type Figure<'a> = Box<dyn Fn(&[f64]) -> Option<f64> + 'a>;
 
+/// What is known of a mean of these values: where all are 0 or 1 it is a share, of items where each has a single one.
+fn shape_of(mut values: impl Iterator<Item = f64>, is_single: bool, shape: Shape<'_>) -> Shape<'_> {
+    let is_share = values.all(|value| value.is_nan() || value == 0.0 || value == 1.0);
+    Shape {
+        is_binary: is_share && is_single,
+        range: is_share.then_some([0.0, 1.0]),
+        ..shape
+    }
+}
+
 /// The mean over items of what each has, where it has it.
 fn over_items(items: usize, of_item: &dyn Fn(usize) -> Option<f64>, shape: Shape<'_>, effort: Effort) -> Estimate {
     let known = (0..items).filter_map(|item| Some((item, of_item(item)?)));
-    mean(
-        known,
-        Shape {
-            is_binary: false,
-            ..shape
-        },
-        effort,
-    )
+    mean(known, shape, effort)
 }
 
 pub(crate) const fn over_labels(average: Average) -> tidemill_statistics::Average {

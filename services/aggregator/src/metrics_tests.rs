@@ -70,6 +70,26 @@ fn a_mean_of_measures_averages_samples_within_their_item() {
 
 /// By hand: e^(30/10) over all tokens, where the mean of the items' perplexities would be another number.
 #[test]
+fn a_share_that_shows_no_spread_has_an_interval_all_the_same() {
+    let found = |values: [f64; 4], samples: u32| {
+        let items = 4 / samples;
+        let mut tally = tally(items, samples, vec![metric(MetricSource::Measure, Aggregation::Mean)]);
+        for (place, value) in (0..).zip(values) {
+            assert!(tally.apply(&measured(place / samples, place % samples, Measured::Value(value))));
+        }
+        only(&tally)
+    };
+    let wilson = |found: &MetricResult| found.interval.unwrap();
+    let none = found([0.0; 4], 1);
+    assert_eq!((none.value, none.method.as_deref()), (Some(0.0), Some("wilson")));
+    assert!((wilson(&none)[1] - 0.489_890).abs() < 1e-5, "{none:?}");
+    assert!(wilson(&found([1.0; 4], 2))[0] < 0.5, "also of several samples");
+    assert!(wilson(&found([1.0, 1.0, 1.0, 0.0], 1))[1] < 1.0);
+    // What is no share is not taken for one.
+    assert_eq!(found([3.0; 4], 1).interval, Some([3.0, 3.0]));
+}
+
+#[test]
 fn perplexity_and_bits_are_those_of_the_whole_corpus() {
     for (aggregation, expected) in [
         (Aggregation::Perplexity, 3.0_f64.exp()),

@@ -227,18 +227,27 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_answer_is_truncated_and_adds_nothing_to_a_metric() {
+    fn a_cut_answer_counts_in_means_as_in_the_score_and_in_corpora_with_its_text() {
         let cut = tidemill_domain::Completion {
             ending: tidemill_domain::Ending::Length,
             ..completion("the cat")
         };
-        let spec = GraderSpec::Chrf { words: false };
-        let grader = crate::Grader::new(&spec, &tidemill_domain::Reasoning::default()).measuring(&spec.metrics());
-        let grade = grader.grade(&item(&["the cat"], &[]), &cut, tidemill_domain::Timestamp(3));
-        assert_eq!(
-            (grade.outcome.label(), grade.score, grade.measures.len()),
-            ("truncated", 0.0, 0)
-        );
+        let graded = |spec: &GraderSpec, completion: &tidemill_domain::Completion| {
+            let grader = crate::Grader::new(spec, &tidemill_domain::Reasoning::default()).measuring(&spec.metrics());
+            grader.grade(&item(&["the cat"], &[]), completion, tidemill_domain::Timestamp(3))
+        };
+        let chrf = GraderSpec::Chrf { words: false };
+        let grade = graded(&chrf, &cut);
+        assert_eq!((grade.outcome.label(), grade.score), ("truncated", 0.0));
+        assert_eq!(grade.measures, graded(&chrf, &completion("the cat")).measures);
         assert_eq!(grade.score_before_cut, Some(1.0));
+        let f1 = GraderSpec::F1 { words: Words::Drop };
+        let nothing = [Some(Measured::Value(0.0))];
+        assert_eq!(
+            graded(&f1, &completion("the cat")).measures,
+            [Some(Measured::Value(1.0))]
+        );
+        assert_eq!(graded(&f1, &cut).measures, nothing);
+        assert_eq!(graded(&f1, &completion(" ")).measures, nothing, "nor has it an answer");
     }
 }
