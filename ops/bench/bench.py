@@ -195,7 +195,7 @@ class Bench:
         folder = self.scratch()
         folder.mkdir(parents=True)
         zero_latency.write_suite(folder, items)
-        engine = argparse.Namespace(urls=[url])
+        engine = argparse.Namespace(urls=[url], model="fake")
         try:
             with Fleet(self.program, self.scratch(), 1) as fleet:
                 fleet.signal("grader", signal.SIGSTOP)

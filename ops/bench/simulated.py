@@ -258,7 +258,7 @@ class Fleet:
 
 def source(suite, engine, step):
     endpoints = [argument for url in engine.urls for argument in ("--endpoint", url)]
-    return ["--suite", suite, *endpoints, "--model", "simulated", "--run", "bench", "--step", str(step)]
+    return ["--suite", suite, *endpoints, "--model", getattr(engine, "model", "simulated"), "--run", "bench", "--step", str(step)]
 
 
 def free_port():
