@@ -69,6 +69,7 @@ impl Outcome {
     pub(super) fn judge(&mut self, journal: &[Asked], evidence: &Evidence, hits: &[Hit]) {
         let mut earlier: HashMap<(Sample, &str), SystemTime> = HashMap::new();
         let mut used: HashSet<(usize, Sample, &str)> = HashSet::new();
+        let mut crossed: HashSet<usize> = HashSet::new();
         for asked in journal {
             let Some(sample) = sample_of(asked) else { continue };
             let Some(before) = earlier.insert((sample, &asked.prompt), asked.arrived) else {
@@ -86,6 +87,12 @@ impl Outcome {
                 used.insert((index, sample, &asked.prompt));
                 self.asked_again += 1;
                 self.tokens_again += asked.ended.and_then(|end| end.answered).unwrap_or_default();
+                continue;
+            }
+            let crosses = |(index, hit): &(usize, &Hit)| again.was_on_its_way_at(hit) && !crossed.contains(index);
+            if let Some((index, _)) = hits.iter().enumerate().find(crosses) {
+                crossed.insert(index);
+                self.asked_again += 1;
                 continue;
             }
             if again.is_of_stored() {
@@ -142,6 +149,12 @@ impl Again {
         let was_asked = (self.before <= hit.to || is_held_twice) && self.at >= hit.from;
         let was_stored = self.stored.is_some_and(|stored| stored <= hit.from);
         hit.loses_requests && was_asked && !was_stored && !(hit.kills == 0 && self.is_of_stored())
+    }
+
+    /// A process was suspended between its look and its request, which it sends as soon as it goes on. That is a matter of
+    /// moments, so one request of a suspension is excused; whoever does not look first sends all that it holds.
+    fn was_on_its_way_at(&self, hit: &Hit) -> bool {
+        hit.kills == 0 && hit.loses_requests && self.at >= hit.to && self.at <= hit.to + LOOK_IS_GOOD_FOR
     }
 
     fn told(&self, hits: &[Hit]) -> String {
@@ -231,6 +244,19 @@ mod tests {
             ..hit(1)
         };
         assert!(!again(9, None, 21).is_explained_by(&of_a_grader));
+    }
+
+    #[test]
+    fn one_request_of_a_suspension_may_have_been_on_its_way() {
+        assert!(again(9, Some(15), 20).was_on_its_way_at(&hit(0)));
+        assert!(
+            !again(9, Some(15), 21).was_on_its_way_at(&hit(0)),
+            "it had time to look"
+        );
+        assert!(
+            !again(9, Some(15), 20).was_on_its_way_at(&hit(1)),
+            "what was killed sends nothing"
+        );
     }
 
     #[test]
