@@ -1,5 +1,7 @@
 //! What a script may answer.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,6 +10,7 @@ use bytes::Bytes;
 #[derive(Clone, Debug)]
 pub struct Reply {
     pub(super) delay: Duration,
+    pub(super) held: Option<Arc<AtomicBool>>,
     pub(super) kind: Kind,
 }
 
@@ -79,6 +82,13 @@ impl Reply {
         self
     }
 
+    /// Waits before the first byte for as long as `held` is set.
+    #[must_use]
+    pub fn held_while(mut self, held: &Arc<AtomicBool>) -> Self {
+        self.held = Some(Arc::clone(held));
+        self
+    }
+
     /// Adds a header to a [`raw`](Self::raw) answer; others have none to add.
     #[must_use]
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
@@ -124,6 +134,7 @@ impl From<Kind> for Reply {
     fn from(kind: Kind) -> Self {
         Self {
             delay: Duration::ZERO,
+            held: None,
             kind,
         }
     }

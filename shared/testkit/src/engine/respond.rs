@@ -1,6 +1,7 @@
 //! From one HTTP request to one HTTP response, or to a connection that ends.
 
 use std::convert::Infallible;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,6 +22,9 @@ use super::tokens::{prompt_hash, split_tokens};
 
 /// Long enough for the bytes before it to leave, so that a client sees them and then the end.
 const BEFORE_THE_END: Duration = Duration::from_millis(20);
+
+/// How often an answer that is held looks whether it still is.
+const POLL: Duration = Duration::from_millis(5);
 
 /// The connection is to end here.
 #[derive(Debug)]
@@ -86,10 +90,8 @@ async fn generate(shared: &Shared, endpoint: Endpoint, request: &Value) -> Answe
                 attempt,
                 body: request.clone(),
             };
-            let Reply { delay, kind } = (shared.script)(&asked);
-            if !delay.is_zero() {
-                tokio::time::sleep(delay).await;
-            }
+            let Reply { delay, held, kind } = (shared.script)(&asked);
+            wait(delay, held.as_deref()).await;
             match kind {
                 Kind::Text(text) => choices.push(Choice::new(&prompt, text, &settings)),
                 // One broken answer among several breaks the whole response, as it would on the wire.
@@ -108,6 +110,16 @@ async fn generate(shared: &Shared, endpoint: Endpoint, request: &Value) -> Answe
     } else {
         whole_response(&choices, &settings)
     })
+}
+
+/// Waits as long as a script says.
+async fn wait(delay: Duration, held: Option<&AtomicBool>) {
+    if !delay.is_zero() {
+        tokio::time::sleep(delay).await;
+    }
+    while held.is_some_and(|held| held.load(Ordering::Relaxed)) {
+        tokio::time::sleep(POLL).await;
+    }
 }
 
 /// What vLLM says to a request it will not run.
