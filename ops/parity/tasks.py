@@ -167,6 +167,15 @@ OWN = {
           - {metric: acc, aggregation: mean, higher_is_better: true}
           - {metric: perplexity, aggregation: perplexity, higher_is_better: false}
     """,
+    "own_windows": """
+        output_type: loglikelihood_rolling
+        doc_to_text: ""
+        doc_to_target: "{{exercises}}"
+        metric_list:
+          - {metric: word_perplexity, aggregation: weighted_perplexity, higher_is_better: false}
+          - {metric: byte_perplexity, aggregation: weighted_perplexity, higher_is_better: false}
+          - {metric: bits_per_byte, aggregation: bits_per_byte, higher_is_better: false}
+    """,
     "own_repeats": """
         output_type: generate_until
         doc_to_text: "Q: {{question}}\\nA:"
@@ -230,4 +239,6 @@ def sums(index):
         "steps": f"{larger}-{smaller}={larger - smaller}\n{smaller}-{larger - smaller}={2 * smaller - larger}\n",
         "pattern": shown,
         "next": following,
+        # From a few tokens to several times the engine's context.
+        "exercises": "".join(f"Q: {left + place}+{right}\nA: {left + place + right}\n" for place in range(1 + 5 * index)),
     }

@@ -26,6 +26,9 @@ use crate::pool::{Pool, Wish};
 use crate::sent;
 use crate::step::{Action, Asked, Event, is_good, next};
 
+/// How much of a choice an error shows, in characters.
+const SHOWN_CHARACTERS: usize = 40;
+
 /// What the items of one group share.
 pub(crate) struct Worker<E> {
     pub(crate) context: Context,
@@ -333,7 +336,7 @@ impl<E: Engine> Worker<E> {
                 Ended::Failed(ending, detail) => {
                     outcome.choices.clear();
                     outcome.answer.ending = ending;
-                    outcome.detail = Some(format!("choice {choice:?}: {detail}"));
+                    outcome.detail = Some(format!("choice {}: {detail}", excerpt(choice)));
                     break;
                 }
             }
@@ -361,6 +364,14 @@ impl<E: Engine> Worker<E> {
 
     fn budget(&self) -> Budget {
         Budget::new(self.context.config.generator.attempts)
+    }
+}
+
+/// The beginning of a choice, enough to tell it from the others.
+fn excerpt(choice: &str) -> String {
+    match choice.char_indices().nth(SHOWN_CHARACTERS) {
+        Some((end, _)) => format!("{:?}...", &choice[..end]),
+        None => format!("{choice:?}"),
     }
 }
 
@@ -446,5 +457,16 @@ fn completion(release: &Release, outcome: Outcome, tally: Tally) -> Completion {
         engine: tally.engine,
         started: tally.started.unwrap_or(finished),
         finished,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::excerpt;
+
+    #[test]
+    fn a_long_choice_is_told_by_its_beginning() {
+        assert_eq!(excerpt(" b"), "\" b\"");
+        assert_eq!(excerpt(&"é".repeat(41)), format!("\"{}\"...", "é".repeat(40)));
     }
 }

@@ -159,7 +159,7 @@ pub(crate) struct Style {
 #[derive(Serialize)]
 struct EchoBody<'a> {
     model: &'a str,
-    prompt: &'a str,
+    prompt: PromptBody<'a>,
     max_tokens: u32,
     temperature: f64,
     echo: bool,
@@ -214,15 +214,26 @@ pub(crate) fn completion(model: &str, request: &Request<'_>, rest: Option<&Rest>
 
 /// The body that asks for the log-probabilities of all tokens of `prompt`.
 pub(crate) fn echo(model: &str, prompt: &str, max_tokens: u32) -> Bytes {
-    let body = EchoBody {
+    encode(&echo_body(model, PromptBody::Text(prompt), max_tokens), prompt.len())
+}
+
+/// As [`echo`], of a prompt in tokens.
+pub(crate) fn echo_tokens(model: &str, prompt: &[u32], max_tokens: u32) -> Bytes {
+    encode(
+        &echo_body(model, PromptBody::Tokens(prompt), max_tokens),
+        prompt.len() * 7,
+    )
+}
+
+const fn echo_body<'a>(model: &'a str, prompt: PromptBody<'a>, max_tokens: u32) -> EchoBody<'a> {
+    EchoBody {
         model,
         prompt,
         max_tokens,
         temperature: 0.0,
         echo: true,
         logprobs: 1,
-    };
-    encode(&body, prompt.len())
+    }
 }
 
 /// The body that asks for the text of tokens.

@@ -22,6 +22,7 @@ mod classify;
 mod complaint;
 mod likelihood;
 mod retry_after;
+mod windows;
 
 mod assembly;
 mod continuation;

@@ -36,7 +36,34 @@ pub fn classify_score(
     generated: u32,
 ) -> Result<Verdict<Scored>, NeedsContextTokens> {
     let mut needs_context_tokens = false;
-    let verdict = settle(outcome, |body| {
+    let prompt = scoring.prompt(choice);
+    let verdict = settle_echo(outcome, Asked::Text(&prompt), generated, |echo| {
+        echo.border(scoring, &prompt).map_or_else(
+            |NeedsContextTokens| {
+                needs_context_tokens = true;
+                Verdict::retry("the border of the continuation is unknown")
+            },
+            |border| echo.sum(border),
+        )
+    });
+    if needs_context_tokens {
+        return Err(NeedsContextTokens);
+    }
+    Ok(verdict)
+}
+
+/// What the outcome of an echo request for a prompt of `tokens` tokens means, of which those from `border` on are scored.
+pub(crate) fn classify_tokens(outcome: &HttpOutcome, tokens: usize, border: usize, generated: u32) -> Verdict<Scored> {
+    settle_echo(outcome, Asked::Tokens(tokens), generated, |echo| echo.sum(border))
+}
+
+fn settle_echo(
+    outcome: &HttpOutcome,
+    asked: Asked<'_>,
+    generated: u32,
+    score: impl FnOnce(&Echo<'_>) -> Verdict<Scored>,
+) -> Verdict<Scored> {
+    settle(outcome, |body| {
         let reply: EchoReply<'_> = match serde_json::from_slice(body) {
             Ok(reply) => reply,
             Err(error) => return Verdict::retry_on_new_connection(format!("the body is not a completion: {error}")),
@@ -44,19 +71,29 @@ pub fn classify_score(
         if reply.error.is_some() || reply.object.as_deref() == Some("error") {
             return hidden_error(body);
         }
-        let prompt = scoring.prompt(choice);
-        match Echo::check(reply, &prompt, generated as usize) {
+        match Echo::check(reply, asked, generated as usize) {
             Err(fault) => fault.into(),
-            Ok(echo) => echo.score(scoring, &prompt).unwrap_or_else(|NeedsContextTokens| {
-                needs_context_tokens = true;
-                Verdict::retry("the border of the continuation is unknown")
-            }),
+            Ok(echo) => score(&echo),
         }
-    });
-    if needs_context_tokens {
-        return Err(NeedsContextTokens);
+    })
+}
+
+/// The prompt that an echo is to repeat.
+#[derive(Clone, Copy)]
+enum Asked<'a> {
+    Text(&'a str),
+    /// How many tokens were sent.
+    Tokens(usize),
+}
+
+impl Asked<'_> {
+    /// Whether an answer of `text` with `logprobs` log-probabilities repeats it before `generated` tokens.
+    fn is_echoed(self, text: Option<&str>, logprobs: usize, generated: usize) -> bool {
+        match self {
+            Self::Text(prompt) => text.is_some_and(|text| text.starts_with(prompt)),
+            Self::Tokens(count) => logprobs == count || logprobs == count + generated,
+        }
     }
-    Ok(verdict)
 }
 
 /// The response alone does not show where the continuation begins.
@@ -98,12 +135,12 @@ const ROUNDING: f64 = 1e-3;
 
 impl<'a> Echo<'a> {
     /// The gate: echoed at all, one number a token, none missing but the first, none above 0, and not all 0.
-    fn check(reply: EchoReply<'a>, prompt: &str, generated: usize) -> Result<Self, Fault> {
+    fn check(reply: EchoReply<'a>, asked: Asked<'_>, generated: usize) -> Result<Self, Fault> {
         let usage = reply.usage.unwrap_or_default();
         let Some(choice) = reply.choices.into_iter().flatten().next() else {
             return Err(Fault::Implausible("the response has no choices".to_owned()));
         };
-        let echoed = choice.text.is_some_and(|text| text.starts_with(prompt));
+        let text = choice.text;
         let Logprobs {
             tokens,
             token_logprobs,
@@ -119,6 +156,7 @@ impl<'a> Echo<'a> {
             let what = format!("{} for {} tokens", logprobs.len(), tokens.len());
             return Err(Fault::Implausible(what));
         }
+        let echoed = asked.is_echoed(text.as_deref(), logprobs.len(), generated);
         let count = match usage.prompt_tokens.map(|count| count as usize) {
             _ if !echoed && logprobs.len() == generated => return Err(Fault::NotEchoed("echo was ignored")),
             Some(count) if logprobs.len() == count || logprobs.len() == count + generated => count,
@@ -145,23 +183,23 @@ impl<'a> Echo<'a> {
         })
     }
 
-    fn score(&self, scoring: &Scoring<'_>, prompt: &str) -> Result<Verdict<Scored>, NeedsContextTokens> {
-        let border = self.border(scoring, prompt)?;
+    /// The likelihood of the tokens from `border` on.
+    fn sum(&self, border: usize) -> Verdict<Scored> {
         let covered = border..self.logprobs.len();
         if covered.is_empty() {
-            return Ok(implausible("none for the continuation"));
+            return implausible("none for the continuation");
         }
         let Some(logprobs) = self.logprobs[covered.clone()]
             .iter()
             .copied()
             .collect::<Option<Vec<f64>>>()
         else {
-            return Ok(unknown_first());
+            return unknown_first();
         };
         let is_greedy = covered
             .zip(&logprobs)
             .all(|(index, logprob)| self.best[index].is_some_and(|best| *logprob >= best));
-        Ok(Verdict::Done(Scored {
+        Verdict::Done(Scored {
             choice: ChoiceScore {
                 log_probability: logprobs.iter().sum(),
                 tokens: logprobs.len() as u32,
@@ -169,7 +207,7 @@ impl<'a> Echo<'a> {
             },
             prompt_tokens: self.prompt_tokens,
             completion_tokens: self.completion_tokens,
-        }))
+        })
     }
 
     /// Index of the continuation's first token.

@@ -23,7 +23,7 @@ use crate::{
     Answer, Attempt, Capabilities, Client, Connection, Engine, HttpOutcome, Load, NeedsContextTokens, ProbeError,
     Request, Scored, Scoring, Verdict, Watch, classify, classify_score,
 };
-use crate::{llamacpp, sglang, streaming};
+use crate::{llamacpp, sglang, streaming, windows};
 
 /// How long a live engine may take to list its models.
 const ALIVE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -131,6 +131,11 @@ impl OpenAi {
         &self.model
     }
 
+    /// Which engine it is.
+    pub(crate) const fn kind(&self) -> EngineKind {
+        self.capabilities.kind
+    }
+
     pub(crate) const fn client(&self) -> &Client {
         &self.client
     }
@@ -157,6 +162,58 @@ impl OpenAi {
             }
             None => Err(Attempt { verdict, requests }),
         }
+    }
+
+    /// Asks for an echo by the body for so many generated tokens: none, or one where the server refuses none. The answer, and how
+    /// many it was.
+    pub(crate) async fn echo(&self, body: impl Fn(u32) -> Bytes, connection: Connection) -> (Exchange, u32) {
+        let generated = u32::from(self.learnt.refuses_zero_tokens.load(Ordering::Relaxed));
+        let exchange = self
+            .client
+            .post(Endpoint::Completions, body(generated), connection)
+            .await;
+        if generated > 0 || !refuses(&exchange.outcome, &["max_tokens"]) {
+            return (exchange, generated);
+        }
+        let mut again = self.client.post(Endpoint::Completions, body(1), connection).await;
+        again.requests += exchange.requests;
+        if matches!(again.outcome, HttpOutcome::Answered { status: 200..=299, .. }) {
+            self.learnt.refuses_zero_tokens.store(true, Ordering::Relaxed);
+        }
+        (again, 1)
+    }
+
+    /// As [`Engine::score`], by one prompt of context and choice.
+    async fn score_at_once(&self, scoring: &mut Scoring<'_>, choice: &str, connection: Connection) -> Attempt<Scored> {
+        if !self.capabilities.prompt_logprobs {
+            return Attempt {
+                verdict: Verdict::Unsupported {
+                    detail: "the server gives no log-probabilities of the prompt".to_owned(),
+                },
+                requests: 0,
+            };
+        }
+        if self.capabilities.kind == EngineKind::Sglang {
+            return sglang::score(self, scoring, choice, connection).await;
+        }
+        let prompt = scoring.prompt(choice);
+        let body = |generated| body::echo(&self.model, &prompt, generated);
+        let (exchange, generated) = self.echo(body, connection).await;
+        let Exchange { outcome, mut requests } = exchange;
+        if classify_score(&outcome, scoring, choice, generated) == Err(NeedsContextTokens) {
+            match self.count_context(scoring, connection).await {
+                Ok(counting) => requests += counting,
+                Err(failed) => {
+                    return Attempt {
+                        requests: requests + failed.requests,
+                        ..failed
+                    };
+                }
+            }
+        }
+        let verdict = classify_score(&outcome, scoring, choice, generated)
+            .unwrap_or_else(|error| Verdict::retry(error.to_string()));
+        Attempt { verdict, requests }
     }
 
     fn style(&self, request: &Request<'_>, endpoint: Endpoint, stream: bool) -> Style {
@@ -338,48 +395,13 @@ impl Engine for OpenAi {
     }
 
     async fn score(&self, scoring: &mut Scoring<'_>, choice: &str, connection: Connection) -> Attempt<Scored> {
-        if !self.capabilities.prompt_logprobs {
-            return Attempt {
-                verdict: Verdict::Unsupported {
-                    detail: "the server gives no log-probabilities of the prompt".to_owned(),
-                },
-                requests: 0,
-            };
-        }
-        if self.capabilities.kind == EngineKind::Sglang {
-            return sglang::score(self, scoring, choice, connection).await;
-        }
-        let prompt = scoring.prompt(choice);
-        let mut generated = u32::from(self.learnt.refuses_zero_tokens.load(Ordering::Relaxed));
-        let body = body::echo(&self.model, &prompt, generated);
-        let Exchange {
-            mut outcome,
-            mut requests,
-        } = self.client.post(Endpoint::Completions, body, connection).await;
-        if generated == 0 && refuses(&outcome, &["max_tokens"]) {
-            generated = 1;
-            let body = body::echo(&self.model, &prompt, generated);
-            let again = self.client.post(Endpoint::Completions, body, connection).await;
-            requests += again.requests;
-            outcome = again.outcome;
-            if matches!(outcome, HttpOutcome::Answered { status: 200..=299, .. }) {
-                self.learnt.refuses_zero_tokens.store(true, Ordering::Relaxed);
+        let attempt = self.score_at_once(scoring, choice, connection).await;
+        match attempt.verdict {
+            Verdict::Overflow { .. } if self.capabilities.token_ids => {
+                windows::score(self, scoring, choice, connection, attempt).await
             }
+            _ => attempt,
         }
-        if classify_score(&outcome, scoring, choice, generated) == Err(NeedsContextTokens) {
-            match self.count_context(scoring, connection).await {
-                Ok(counting) => requests += counting,
-                Err(failed) => {
-                    return Attempt {
-                        requests: requests + failed.requests,
-                        ..failed
-                    };
-                }
-            }
-        }
-        let verdict = classify_score(&outcome, scoring, choice, generated)
-            .unwrap_or_else(|error| Verdict::retry(error.to_string()));
-        Attempt { verdict, requests }
     }
 
     async fn alive(&self) -> Result<(), ProbeError> {

@@ -45,11 +45,20 @@ pub(crate) static DIALECT: Dialect = Dialect {
 
 #[derive(Serialize)]
 struct GenerateBody<'a> {
-    text: &'a str,
+    #[serde(flatten)]
+    prompt: Prompt<'a>,
     sampling_params: SamplingParams,
     return_logprob: bool,
     logprob_start_len: u64,
     top_logprobs_num: u32,
+}
+
+#[derive(Serialize)]
+enum Prompt<'a> {
+    #[serde(rename = "text")]
+    Text(&'a str),
+    #[serde(rename = "input_ids")]
+    Tokens(&'a [u32]),
 }
 
 #[derive(Serialize)]
@@ -92,7 +101,7 @@ pub(crate) async fn score(
     loop {
         let exchange = engine
             .client()
-            .post(Endpoint::Generate, body(&prompt, border), connection)
+            .post(Endpoint::Generate, body(Prompt::Text(&prompt), border), connection)
             .await;
         let Exchange {
             outcome,
@@ -114,10 +123,32 @@ pub(crate) async fn score(
     }
 }
 
-fn body(prompt: &str, border: u64) -> Bytes {
+/// How likely the tokens from `border` on are, which is at least 1.
+pub(crate) async fn score_tokens(
+    engine: &OpenAi,
+    tokens: &[u32],
+    border: usize,
+    connection: Connection,
+) -> Attempt<Scored> {
+    let border = border as u64;
+    let Exchange { outcome, requests } = engine
+        .client()
+        .post(Endpoint::Generate, body(Prompt::Tokens(tokens), border), connection)
+        .await;
+    let verdict = settle(&outcome, |body| {
+        read(body, border).unwrap_or_else(|Earlier(_)| implausible("fewer tokens than were sent"))
+    });
+    Attempt { verdict, requests }
+}
+
+fn body(prompt: Prompt<'_>, border: u64) -> Bytes {
+    let text_bytes = match &prompt {
+        Prompt::Text(text) => text.len(),
+        Prompt::Tokens(tokens) => tokens.len() * 7,
+    };
     crate::body::encode(
         &GenerateBody {
-            text: prompt,
+            prompt,
             // The tokens that are scored are the prompt's; none is wanted beyond, and none is decoded.
             sampling_params: SamplingParams {
                 max_new_tokens: 0,
@@ -127,7 +158,7 @@ fn body(prompt: &str, border: u64) -> Bytes {
             logprob_start_len: border.saturating_sub(1),
             top_logprobs_num: 1,
         },
-        prompt.len(),
+        text_bytes,
     )
 }
 

@@ -103,13 +103,13 @@ pub(super) fn check_prompt(app: &App, prompt: &[u32], asked: Option<usize>, defa
         return Err(ApiError::bad_request(message, Some("prompt")));
     }
     let (context, length) = (app.context_length, prompt.len());
-    let room = context.saturating_sub(length);
-    let fits = match asked {
-        Some(tokens) => tokens <= room,
-        None => room > 0,
+    let fitting = match (context.checked_sub(length), asked) {
+        (Some(room), Some(tokens)) => (tokens <= room).then_some(tokens),
+        (Some(room), None) => (room > 0).then_some(default.min(room)),
+        (None, _) => None,
     };
-    if fits {
-        return Ok(asked.unwrap_or(default.min(room)));
+    if let Some(tokens) = fitting {
+        return Ok(tokens);
     }
     let output = asked
         .map(|tokens| format!("{tokens} output tokens and "))

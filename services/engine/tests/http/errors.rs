@@ -48,6 +48,13 @@ async fn a_request_that_does_not_fit_is_refused_with_both_numbers() {
     let long: Vec<u32> = vec![70; 520];
     let (_, answer) = server.post("/v1/completions", &json!({"prompt": long})).await;
     assert!(check(&answer, 400, "BadRequestError", Some("input_tokens")).contains("520 input tokens"));
+    // Nothing to generate makes a prompt no shorter.
+    let echo = json!({"prompt": long, "max_tokens": 0, "echo": true, "logprobs": 1});
+    let (_, answer) = server.post("/v1/completions", &echo).await;
+    assert!(check(&answer, 400, "BadRequestError", Some("input_tokens")).contains("520 input tokens"));
+    let echo = json!({"prompt": &long[..512], "max_tokens": 0, "echo": true, "logprobs": 1});
+    let (status, _) = server.post("/v1/completions", &echo).await;
+    assert_eq!(status, 200, "a prompt without output may fill the context");
     let (status, _) = server
         .post("/v1/completions", &json!({"prompt": "The License", "max_tokens": 508}))
         .await;

@@ -28,6 +28,7 @@ mod cases;
 mod exactness;
 mod real;
 mod streaming;
+mod windows;
 
 type Script = dyn Fn(&str, &Value) -> Response + Send + Sync;
 

@@ -574,3 +574,46 @@ async fn what_the_engine_says_of_itself_is_read() {
         .await;
     assert_eq!(attempt.verdict.label(), "overflow", "{:?}", attempt.verdict);
 }
+
+#[tokio::test]
+#[ignore = "needs an engine: make test-engines"]
+async fn a_text_longer_than_the_context_is_scored_in_windows() {
+    let (real, probed) = real().await;
+    if !real.engine.capabilities().prompt_logprobs {
+        return;
+    }
+    let context = probed.context_length.unwrap();
+    // A single token, as a start token is.
+    let start = "T";
+    let text = " License and the Work".repeat(context as usize / 3);
+    let attempt = real
+        .engine
+        .score(&mut Scoring::new(start), &text, Connection::Kept)
+        .await;
+    let Verdict::Done(scored) = attempt.verdict else {
+        panic!("{attempt:?}")
+    };
+    println!(
+        "{} tokens for a context of {context}: {:?}",
+        scored.choice.tokens, scored.choice
+    );
+    assert!(scored.choice.tokens > context);
+    assert!(scored.choice.log_probability < 0.0);
+    let windows = (scored.choice.tokens).div_ceil(context - 2);
+    assert_eq!(
+        attempt.requests,
+        1 + 2 + windows,
+        "refused once, cut into tokens twice, and asked in windows"
+    );
+    // Each window after the first begins with the last token before it.
+    assert_eq!(
+        scored.prompt_tokens,
+        u64::from(scored.choice.tokens) + u64::from(windows) + reach(&scored, context, windows)
+    );
+}
+
+/// How many tokens the last window reads again beyond the one before what it scores.
+fn reach(scored: &tidemill_inference::Scored, context: u32, windows: u32) -> u64 {
+    let scored_last = scored.choice.tokens - (windows - 1) * (context - 2);
+    u64::from(context - 2 - scored_last)
+}

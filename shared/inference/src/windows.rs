@@ -1,0 +1,191 @@
+//! A text that is longer than the engine's context, scored in windows.
+//!
+//! Only of a whole text, which has a start token before it at most: of a continuation, what a model has read before belongs to the
+//! question and is never left out. The text's tokens are cut as EleutherAI/lm-evaluation-harness cuts them for servers
+//! (`lm_eval/utils.py`, `get_rolling_token_windows`, with a context of one token): each token is scored once, the first window
+//! begins with the start token, each next one with the last token before it, and the last one reaches back as far as it has room.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use tidemill_domain::{ChoiceScore, EngineKind};
+
+use crate::classify::settle;
+use crate::http::{Endpoint, Exchange};
+use crate::likelihood::classify_tokens;
+use crate::{Attempt, Connection, OpenAi, Scored, Scoring, Verdict, sglang};
+
+/// Start tokens that a text may have before it: one that is written and one that the tokenizer adds.
+const START_TOKENS: usize = 2;
+
+/// No start tokens are written longer than this, in bytes; anything else need not be cut into tokens to be told from them.
+const LONGEST_START: usize = 64;
+
+/// Tokens `begin..end` of start tokens and text, of which those from `border` on are scored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Window {
+    begin: usize,
+    border: usize,
+    end: usize,
+}
+
+/// Windows of at most `room` tokens over `start` start tokens and what follows, `tokens` in all.
+fn windows(start: usize, tokens: usize, room: usize) -> Vec<Window> {
+    let mut windows = Vec::new();
+    let mut scored = start;
+    while scored < tokens {
+        let is_first = scored == start;
+        let read = if is_first { start } else { 1 };
+        let end = tokens.min(scored + room.saturating_sub(read).max(1));
+        windows.push(Window {
+            begin: if is_first { 0 } else { end.saturating_sub(room) },
+            border: scored,
+            end,
+        });
+        scored = end;
+    }
+    windows
+}
+
+#[derive(Serialize)]
+struct TokenizeBody<'a> {
+    model: &'a str,
+    prompt: &'a str,
+    add_special_tokens: bool,
+}
+
+#[derive(Deserialize)]
+struct Tokenized {
+    tokens: Vec<u32>,
+    max_model_len: Option<usize>,
+}
+
+/// A text in tokens.
+struct Cut {
+    tokens: Vec<u32>,
+    start: usize,
+    /// The longest prompt that the engine takes.
+    room: usize,
+}
+
+/// Scores in windows what was refused for its length by `refused`; that stands where `choice` is no whole text, or the engine does
+/// not tell its tokens.
+pub(crate) async fn score(
+    engine: &OpenAi,
+    scoring: &Scoring<'_>,
+    choice: &str,
+    connection: Connection,
+    refused: Attempt<Scored>,
+) -> Attempt<Scored> {
+    let mut requests = refused.requests;
+    let Some(cut) = cut(engine, scoring, choice, connection, &mut requests).await else {
+        return Attempt { requests, ..refused };
+    };
+    let mut whole = Scored {
+        choice: ChoiceScore {
+            log_probability: 0.0,
+            tokens: 0,
+            is_greedy: true,
+        },
+        prompt_tokens: 0,
+        completion_tokens: 0,
+    };
+    for window in windows(cut.start, cut.tokens.len(), cut.room) {
+        let tokens = &cut.tokens[window.begin..window.end];
+        let attempt = score_window(engine, tokens, window.border - window.begin, connection).await;
+        requests += attempt.requests;
+        match attempt.verdict {
+            Verdict::Done(part) => add(&mut whole, &part),
+            verdict => return Attempt { verdict, requests },
+        }
+    }
+    Attempt {
+        verdict: Verdict::Done(whole),
+        requests,
+    }
+}
+
+fn add(whole: &mut Scored, part: &Scored) {
+    whole.choice.log_probability += part.choice.log_probability;
+    whole.choice.tokens += part.choice.tokens;
+    whole.choice.is_greedy &= part.choice.is_greedy;
+    whole.prompt_tokens += part.prompt_tokens;
+    whole.completion_tokens += part.completion_tokens;
+}
+
+/// The tokens of a whole text. `None` for anything else, and where the engine does not say enough.
+async fn cut(
+    engine: &OpenAi,
+    scoring: &Scoring<'_>,
+    choice: &str,
+    connection: Connection,
+    requests: &mut u32,
+) -> Option<Cut> {
+    if scoring.context().len() > LONGEST_START {
+        return None;
+    }
+    let start = tokenize(engine, scoring.context(), connection, requests).await?;
+    let whole = tokenize(engine, &scoring.prompt(choice), connection, requests).await?;
+    let is_whole = (1..=START_TOKENS).contains(&start.tokens.len()) && whole.tokens.starts_with(&start.tokens);
+    // As the harness leaves it: one token less than the context, which servers keep for the answer.
+    let room = whole.max_model_len?.checked_sub(1)?;
+    (is_whole && room > start.tokens.len()).then(|| Cut {
+        start: start.tokens.len(),
+        tokens: whole.tokens,
+        room,
+    })
+}
+
+async fn tokenize(engine: &OpenAi, text: &str, connection: Connection, requests: &mut u32) -> Option<Tokenized> {
+    let body = TokenizeBody {
+        model: engine.model(),
+        prompt: text,
+        add_special_tokens: true,
+    };
+    let body = crate::body::encode(&body, text.len());
+    let exchange = engine.client().post(Endpoint::Tokenize, body, connection).await;
+    *requests += exchange.requests;
+    let mut tokenized = None;
+    settle(&exchange.outcome, |body| {
+        tokenized = serde_json::from_slice(body).ok();
+        Verdict::<()>::retry("")
+    });
+    tokenized
+}
+
+async fn score_window(engine: &OpenAi, tokens: &[u32], border: usize, connection: Connection) -> Attempt<Scored> {
+    if engine.kind() == EngineKind::Sglang {
+        return sglang::score_tokens(engine, tokens, border, connection).await;
+    }
+    let body = |generated| -> Bytes { crate::body::echo_tokens(engine.model(), tokens, generated) };
+    let (Exchange { outcome, requests }, generated) = engine.echo(body, connection).await;
+    Attempt {
+        verdict: classify_tokens(&outcome, tokens.len(), border, generated),
+        requests,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window((begin, border, end): (usize, usize, usize)) -> Window {
+        Window { begin, border, end }
+    }
+
+    #[test]
+    fn each_token_is_scored_once_and_the_last_window_is_filled() {
+        // What `get_rolling_token_windows(range(n), prefix, 4, 1)` gives for servers with a context of 6 tokens.
+        for (tokens, expected) in [
+            (5, vec![(0, 1, 5)]),
+            (6, vec![(0, 1, 5), (1, 5, 6)]),
+            (8, vec![(0, 1, 5), (3, 5, 8)]),
+            (9, vec![(0, 1, 5), (4, 5, 9)]),
+            (11, vec![(0, 1, 5), (4, 5, 9), (6, 9, 11)]),
+        ] {
+            let expected: Vec<Window> = expected.into_iter().map(window).collect();
+            assert_eq!(windows(1, tokens, 5), expected, "{tokens}");
+        }
+        assert_eq!(windows(2, 9, 5), [(0, 2, 5), (4, 5, 9)].map(window));
+        assert_eq!(windows(1, 1, 5), []);
+    }
+}
