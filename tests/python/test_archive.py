@@ -30,7 +30,10 @@ class Archive(unittest.TestCase):
 
     @classmethod
     def archive(cls, folder, broker, engine):
-        (folder / "suite.toml").write_text(test_client.SUITE)
+        # With all that a row may have: clusters, subsets, and a grader that measures something beside the score.
+        suite = test_client.SUITE.replace('kind = "exact"', 'kind = "f1"')
+        suite = suite.replace("max_tokens = 8\n", 'max_tokens = 8\ncluster = "a"\nsubset = "b"\n')
+        (folder / "suite.toml").write_text(suite)
         (folder / "sums.jsonl").write_text("".join(json.dumps(row) + "\n" for row in test_client.ROWS))
         here = ["--nats", broker.url, "--data-dir", folder / "data", "--json"]
         command = ["evaluate", "--suite", folder / "suite.toml", "--endpoint", engine.url, "--model", engine.model]
@@ -47,11 +50,17 @@ class Archive(unittest.TestCase):
         rows = self.table.to_pylist()
         self.assertEqual(2 * len(test_client.ROWS), len(rows))
         same = "benchmark item sample completion reasoning extracted outcome score grader finish_reason truncated"
-        same += " prompt_tokens completion_tokens attempts requests cached engine choices"
+        same += " prompt_tokens completion_tokens attempts requests cached engine choices ending reason stop_reason"
+        same += " cached_prompt_tokens continuations first_token_seconds cluster subset weight"
+        same += " seed temperature max_tokens truncated_in_reasoning replaced_characters score_before_cut"
         for row, item in zip(rows, self.items, strict=True):
             for field in same.split():
                 self.assertEqual(item[field], row[field], field)
             self.assertEqual([item["target"]], row["target"])
+            self.assertEqual(item["measures"], json.loads(row["measures"]))
+            if row["benchmark"] == "sums":
+                self.assertEqual((row["cluster"], row["subset"]), tuple(row["item"].split("-")))
+                self.assertEqual({"exact_match": row["score"]}, item["measures"])
             prompt = item["prompt"] if isinstance(item["prompt"], str) else json.loads(row["prompt"])
             self.assertEqual(item["prompt"], prompt)
             self.assertEqual(("python", 7), (row["run"], row["step"]))
@@ -65,12 +74,21 @@ class Archive(unittest.TestCase):
             "score": pyarrow.float64(),
             "truncated": pyarrow.bool_(),
             "prompt_tokens": pyarrow.int64(),
+            "measures": pyarrow.string(),
+            "continuations": pyarrow.int32(),
+            "cached_prompt_tokens": pyarrow.int64(),
+            "first_token_seconds": pyarrow.float64(),
+            "cluster": pyarrow.string(),
+            "subset": pyarrow.string(),
+            "weight": pyarrow.float64(),
             "started": pyarrow.timestamp("us", tz="UTC"),
             "completion_message": pyarrow.binary(),
         }.items():
             self.assertEqual(kind, schema.field(field).type, field)
         self.assertTrue(pyarrow.types.is_list(schema.field("target").type))
         self.assertFalse(schema.field("outcome").nullable)
+        for field in "measures continuations cached_prompt_tokens first_token_seconds cluster subset weight".split():
+            self.assertTrue(schema.field(field).nullable, field)
 
     def test_means_come_out_of_the_rows(self):
         for benchmark in self.result["benchmarks"]:
@@ -79,7 +97,7 @@ class Archive(unittest.TestCase):
 
     def test_the_provenance_names_versions_settings_and_counts(self):
         self.assertEqual(len(self.items), self.provenance["rows"])
-        self.assertEqual({"exact@", "numeric@"}, {name.rstrip("0123456789") for name in self.provenance["versions"]["graders"]})
+        self.assertEqual({"f1@", "numeric@"}, {name.rstrip("0123456789") for name in self.provenance["versions"]["graders"]})
         self.assertEqual(["sums", "spoken"], [benchmark["name"] for benchmark in self.provenance["benchmarks"]])
         self.assertEqual(8, self.provenance["benchmarks"][0]["settings"]["max_tokens"])
 

@@ -257,11 +257,9 @@ fn a_regrade_stands_beside_the_first_grades() {
     let data = bench.text("data");
     let refused = tidemill(&["compare", id, &beside, "--data-dir", &data]).unwrap();
     assert_eq!(refused.code, Some(2), "{}", refused.output);
-    assert!(
-        refused.log.contains("--allow grader --allow grader-version"),
-        "{}",
-        refused.log
-    );
+    for part in ["exact: grader exact against numeric", "--allow grader --allow grader-version"] {
+        assert!(refused.log.contains(part), "{part} is not in {}", refused.log);
+    }
     let allowed = ["--allow", "grader", "--allow", "grader-version", "--json"];
     let compared = done(&bench, &[&["compare", id, &beside], allowed.as_slice()].concat());
     let compared = compared.json().unwrap();
@@ -272,6 +270,9 @@ fn a_regrade_stands_beside_the_first_grades() {
     );
     assert_eq!(compared["second"]["regrade"], 1);
     assert_eq!(compared["benchmarks"][1]["difference"], 0.0);
+
+    let results = done(&bench, &["results"]).output;
+    assert!(results.contains("final, regrade 1") && results.contains(&beside), "{results}");
 
     let again = done(&bench, &["regrade", id]);
     assert!(again.output.contains("0 changed"), "{}", again.output);
@@ -673,8 +674,8 @@ fn two_checkpoints_are_compared_item_by_item_wherever_their_items_are() {
     let refused = tidemill(&["compare", "sums@1", "sums@3", "--data-dir", &data]).unwrap();
     assert_eq!(refused.code, Some(2), "{}", refused.output);
     for part in [
-        "suite is sums 1 and sums 2",
-        "chat: temperature is 0.5 and 0.7",
+        "suite version 1 against 2",
+        "chat: temperature 0.5 against 0.7",
         "--allow suite --allow temperature",
     ] {
         assert!(refused.log.contains(part), "{part} is not in {}", refused.log);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tidemill_domain::{
     BenchmarkResult, Class, Columns, EvaluationEvent, EvaluationState, Grade, GroupResult, ItemKey, Manifest,
-    ResultState, Timeline, Timestamp,
+    ResultState, Timeline, Timestamp, counted_as,
 };
 use tidemill_service::backoff::Backoff;
 use tidemill_service::fault::{self, Point};
@@ -320,9 +320,9 @@ impl Evaluation {
             return (verdict.state, verdict.reason);
         }
         let missing = format!(
-            "{} of {} samples are missing",
+            "{} of {} missing",
             self.fold.outcomes().missing,
-            self.fold.declared()
+            counted_as(self.fold.declared(), "sample is", "samples are")
         );
         let reason = match &event.reason {
             Some(reason) => format!("{reason}; {missing}"),
@@ -330,7 +330,10 @@ impl Evaluation {
         };
         let reason = match self.newer {
             0 => reason,
-            newer => format!("{reason}; {newer} grades are of a newer version: upgrade the aggregator"),
+            newer => format!(
+                "{reason}; {} of a newer version: upgrade the aggregator",
+                counted_as(newer, "grade is", "grades are")
+            ),
         };
         (ResultState::Invalid, Some(reason))
     }

@@ -342,8 +342,8 @@ fn weights_move_mean_and_bounds_and_not_coverage() {
     assert_close(result.standard_error, 0.375);
     assert_eq!(
         result.method.as_deref(),
-        Some("bootstrap_bca"),
-        "no Wilson for weighted items"
+        Some("student_t"),
+        "no Wilson for weighted items, and too few to draw from"
     );
 }
 

@@ -1,7 +1,7 @@
 //! Means over several benchmarks.
 
 use tidemill_domain::{BenchmarkResult, Group, GroupMean, GroupResult};
-use tidemill_statistics::{Method, Part, clip, macro_mean, micro_mean, normal_interval};
+use tidemill_statistics::{Method, Part, clip, macro_interval, macro_mean, micro_interval, micro_mean};
 
 /// The figure of a group over the benchmarks' results, which are in the manifest's order. Without a value where any of them
 /// has none: a mean over some of the benchmarks is another figure.
@@ -16,16 +16,15 @@ pub(crate) fn result(group: &Group, results: &[BenchmarkResult]) -> GroupResult 
         .map(|(benchmark, weight)| part(benchmark, group.metric.as_deref(), *weight))
         .collect();
     let parts = parts.filter(|parts| parts.len() == group.members.len());
-    let figure = parts.and_then(|parts| match group.mean {
-        GroupMean::Macro => macro_mean(&parts),
-        GroupMean::Micro => micro_mean(&parts),
+    let figure = parts.as_deref().and_then(|parts| match group.mean {
+        GroupMean::Macro => macro_mean(parts),
+        GroupMean::Micro => micro_mean(parts),
     });
-    let interval = figure.and_then(|(value, error)| match error? {
-        0.0 => Some((of_intervals(value, group, &members)?, Method::Wilson)),
-        error => Some((normal_interval(value, error), Method::Normal)),
+    let interval = parts.as_deref().and_then(|parts| match group.mean {
+        GroupMean::Macro => macro_interval(parts),
+        GroupMean::Micro => micro_interval(parts),
     });
-    let method = interval.map(|(_, method)| method.label().to_owned());
-    let interval = interval.map(|(interval, _)| match group.metric {
+    let interval = interval.map(|interval| match group.metric {
         None => clip(interval, [0.0, 1.0]),
         Some(_) => interval,
     });
@@ -41,7 +40,7 @@ pub(crate) fn result(group: &Group, results: &[BenchmarkResult]) -> GroupResult 
         benchmarks: members.iter().map(|(benchmark, _)| benchmark.name.clone()).collect(),
         value: figure.map(|(value, _)| value),
         standard_error: figure.and_then(|(_, error)| error),
-        method,
+        method: interval.map(|_| Method::Members.label().to_owned()),
         interval,
         items: sum(|benchmark| benchmark.items),
         samples: sum(|benchmark| benchmark.samples),
@@ -51,34 +50,12 @@ pub(crate) fn result(group: &Group, results: &[BenchmarkResult]) -> GroupResult 
     }
 }
 
-/// The interval of a mean whose members show no spread, as when all items are right: the distances to the ends of their own
-/// intervals add up as errors do. `None` where a member has none.
-///
-/// Source: Zou and Donner, "Construction of confidence limits about effect measures: a general approach", 2008.
-fn of_intervals(value: f64, group: &Group, members: &[(&BenchmarkResult, f64)]) -> Option<[f64; 2]> {
-    let (mut below, mut above, mut total) = (0.0, 0.0, 0.0);
-    for (benchmark, weight) in members {
-        let part = part(benchmark, group.metric.as_deref(), *weight)?;
-        let [low, high] = match group.metric.as_deref() {
-            None => benchmark.interval?,
-            Some(name) => benchmark.metrics.iter().find(|metric| metric.name == name)?.interval?,
-        };
-        let share = match group.mean {
-            GroupMean::Macro => part.weight,
-            GroupMean::Micro => part.weight * part.items as f64,
-        };
-        below += (share * (part.mean - low)).powi(2);
-        above += (share * (high - part.mean)).powi(2);
-        total += share;
-    }
-    (total > 0.0).then(|| [value - below.sqrt() / total, value + above.sqrt() / total])
-}
-
 fn part(benchmark: &BenchmarkResult, metric: Option<&str>, weight: f64) -> Option<Part> {
     let Some(name) = metric else {
         return Some(Part {
             mean: benchmark.mean?,
             standard_error: benchmark.standard_error,
+            interval: benchmark.interval,
             items: benchmark.scored_items,
             weight,
         });
@@ -87,6 +64,7 @@ fn part(benchmark: &BenchmarkResult, metric: Option<&str>, weight: f64) -> Optio
     Some(Part {
         mean: metric.value?,
         standard_error: metric.standard_error,
+        interval: metric.interval,
         items: metric.items,
         weight,
     })
@@ -110,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_without_any_spread_has_the_room_that_its_members_leave() {
+    fn a_group_has_the_room_that_its_members_leave() {
         let members = [result_of(&[Outcome::Correct; 10]), result_of(&[Outcome::Correct; 10])];
         let group = |mean| Group {
             name: "g".to_owned(),
@@ -128,10 +106,15 @@ mod tests {
                 "{low} {high}"
             );
         }
-        let mixed = [members[0].clone(), result_of(&[Outcome::Correct, Outcome::Incorrect])];
-        assert_eq!(
-            result(&group(GroupMean::Macro), &mixed).method.as_deref(),
-            Some("normal")
+        let halves = result_of(&[Outcome::Correct, Outcome::Incorrect]);
+        let room = |member: &BenchmarkResult| member.mean.unwrap() - member.interval.unwrap()[0];
+        let expected = 0.75 - room(&members[0]).hypot(room(&halves)) / 2.0;
+        let found = result(&group(GroupMean::Macro), &[members[0].clone(), halves]);
+        assert_eq!(found.method.as_deref(), Some("of_members"));
+        let low = found.interval.unwrap()[0];
+        assert!(
+            (low - expected).abs() < 1e-12,
+            "the one without spread leaves room too: {low}"
         );
     }
 }

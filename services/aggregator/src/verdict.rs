@@ -1,6 +1,6 @@
 //! Whether an evaluation's numbers count.
 
-use tidemill_domain::{Outcome, OutcomeCounts, ResultState};
+use tidemill_domain::{Outcome, OutcomeCounts, ResultState, counted_as};
 
 use crate::Fold;
 
@@ -41,8 +41,9 @@ fn after_mending(outcomes: OutcomeCounts) -> String {
     match outcomes.grader_error + outcomes.ungraded {
         0 => String::new(),
         failed => format!(
-            "; {failed} answers are stored and wait for a grader that works: `tidemill items EVALUATION` says what is \
-             wrong with it; then the same `tidemill evaluate`, or `tidemill announce`, as before grades them and asks no engine"
+            "; {} for a grader that works: `tidemill items EVALUATION` says what is wrong with it; then the same `tidemill \
+             evaluate`, or `tidemill announce`, as before grades what is stored and asks no engine",
+            counted_as(failed, "answer is stored and waits", "answers are stored and wait")
         ),
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 use tidemill_archive::{Record, Records, State};
-use tidemill_domain::EvaluationId;
+use tidemill_domain::{EvaluationId, counted};
 use tidemill_service::Context;
 
 use crate::arguments::{Archive, ArchiveAction, ArchiveList, ArchiveNow};
@@ -120,7 +120,12 @@ fn row(known: &Known, record: Option<&Record>) -> Value {
 fn line(known: &Known, record: Option<&Record>) -> String {
     let event = &known.event;
     let place = match record.and_then(|record| record.stored.as_ref()) {
-        Some(stored) => format!("{} rows, {} bytes in {}", stored.rows, stored.bytes, stored.folder),
+        Some(stored) => format!(
+            "{}, {} bytes in {}",
+            counted(stored.rows, "row"),
+            stored.bytes,
+            stored.folder
+        ),
         None => "in the broker alone".to_owned(),
     };
     let failure = record.and_then(|record| record.failure.as_ref());

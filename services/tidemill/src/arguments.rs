@@ -249,7 +249,9 @@ Examples:
   tidemill results --format csv-long > figures.csv
 
 csv has one line a benchmark. csv-long has the same columns for every figure: a benchmark's score, its metrics, its parts, then
-the groups; filter or pivot by `row` (score, metric, subset, group), `metric`, `subset` and `group`.")]
+the groups; filter or pivot by `row` (score, metric, subset, group), `metric`, `subset` and `group`.
+
+The table lists the regrades of an evaluation behind it; JSON and CSV have the first grades alone.")]
 pub(crate) struct Results {
     /// Only this run
     #[arg(long)]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, bail};
 use serde_json::json;
-use tidemill_domain::{EvaluationEvent, GroupId, Source};
+use tidemill_domain::{EvaluationEvent, GroupId, Source, counted, counted_as};
 use tidemill_service::{Context, Follow, Start};
 use tidemill_streams::{declared, subject};
 
@@ -66,9 +66,10 @@ async fn stat(context: &Context, args: &CacheStat) -> anyhow::Result<()> {
         return output::data(&serde_json::to_string_pretty(&stat)?);
     }
     output::data(&format!(
-        "{generations} generations, {} of {max_bytes} bytes; {} large bodies in the object store, {body_bytes} bytes",
+        "{}, {} of {max_bytes} bytes; {} in the object store, {body_bytes} bytes",
+        counted(generations, "generation"),
         state.bytes,
-        bodies.len()
+        counted_as(bodies.len() as u64, "large body", "large bodies")
     ))?;
     for (group, count) in &models {
         output::data(&format!("{group}  {count:>9}  {}", name(group)))?;
@@ -107,7 +108,8 @@ async fn clear(context: &Context, args: &CacheClear) -> anyhow::Result<()> {
         return output::data(&serde_json::to_string_pretty(&cleared)?);
     }
     output::note(&format!(
-        "{removed} generations removed; later evaluations ask for them anew"
+        "{} removed; later evaluations ask anew",
+        counted(removed, "generation")
     ));
     Ok(())
 }

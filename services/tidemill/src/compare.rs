@@ -1,9 +1,11 @@
 //! Two evaluations compared item by item.
 
+mod groups;
 mod report;
 mod show;
 mod side;
 mod unlike;
+mod value;
 
 use anyhow::bail;
 
@@ -55,17 +57,7 @@ async fn compare(session: &Session, args: &Compare) -> anyhow::Result<Report> {
     }
     let (refused, allowed) = unlike::sorted(unlike::unlike(&first, &second), &args.allow);
     if !refused.is_empty() {
-        let each: Vec<String> = refused
-            .iter()
-            .map(|unlike| format!("\n  {}", unlike.sentence()))
-            .collect();
-        let mut keys: Vec<&str> = refused.iter().map(|unlike| unlike.key).collect();
-        keys.dedup();
-        bail!(
-            "the two are not alike, so a difference would not be the models':{}\nto compare all the same: --allow {}",
-            each.concat(),
-            keys.join(" --allow ")
-        );
+        bail!(unlike::refusal(&refused, &first, &second));
     }
     let report = report::compare(&first, &second, metric, allowed, args.max_drop);
     if report.benchmarks.iter().all(|row| row.items == 0) {

@@ -3,6 +3,7 @@
 use anyhow::{Context as _, anyhow, bail};
 use serde_json::{Value, json};
 use tidemill_codec::{Body, Envelope};
+use tidemill_domain::{counted, counted_as};
 use tidemill_service::dead::{self, Dropped, Letter, Retried};
 use tidemill_service::{Context, Failure, outcome};
 
@@ -108,9 +109,14 @@ async fn list(context: &Context, filter: &DeadFilter, as_json: bool) -> anyhow::
     let held = rows.iter().filter(|(_, state)| *state == "held").count();
     output::note(&match (rows.len(), held) {
         (0, _) => "no dead letters".to_owned(),
-        (count, 0) => format!("{count} dead letters; no item waits for one: `tidemill dead drop` removes them"),
+        (count, 0) => format!(
+            "{}; no item waits for one: `tidemill dead drop` removes dead letters",
+            counted(count as u64, "dead letter")
+        ),
         (count, held) => format!(
-            "{count} dead letters; {held} items are held open: remove the cause, then `tidemill dead retry`, or give them up with `tidemill dead drop`"
+            "{}; {} held open: remove the cause, then `tidemill dead retry`, or give them up with `tidemill dead drop`",
+            counted(count as u64, "dead letter"),
+            counted_as(held as u64, "item is", "items are")
         ),
     });
     Ok(Done::Valid)

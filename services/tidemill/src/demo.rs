@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use tidemill_domain::{CheckpointEvent, EvaluationId, EvaluationResult, RunId, Step, Timestamp, Written};
+use tidemill_domain::{CheckpointEvent, EvaluationId, EvaluationResult, RunId, Step, Timestamp, Written, counted};
 use tidemill_loader::{Scope, intake};
 use tidemill_service::{Context, now};
 use tidemill_streams::CheckpointMessage;
@@ -140,8 +140,8 @@ fn show(args: &Demo, results: &[EvaluationResult], begun: Timestamp) -> anyhow::
     }
     let data = args.place.common.data_dir.display();
     output::note(&format!(
-        "\n{} evaluations in {:.0} s. What next:",
-        results.len(),
+        "\n{} in {:.0} s. What next:",
+        counted(results.len() as u64, "evaluation"),
         now().seconds_since(begun)
     ));
     if let Some(result) = results.last() {

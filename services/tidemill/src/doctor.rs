@@ -10,6 +10,7 @@ use async_nats::jetstream::stream::{ClusterInfo, PeerInfo};
 use serde::Serialize;
 use serde_json::Value;
 use tidemill_config::Config;
+use tidemill_domain::counted;
 use tidemill_service::{Broker, Context, dead};
 use tidemill_storage::Store;
 use tidemill_streams::{buckets, declared, live};
@@ -232,9 +233,9 @@ async fn dead_letters(context: &Context) -> Option<Finding> {
                 format!("{} {subject}: {}", letter.sequence, letter.reason)
             });
             Err(anyhow::anyhow!(
-                "{}, {} items held open: `tidemill dead list`, then `dead retry` or `dead drop`; the newest: {}",
+                "{}, {} held open: `tidemill dead list`, then `dead retry` or `dead drop`; the newest: {}",
                 letters.len(),
-                held.len(),
+                counted(held.len() as u64, "item"),
                 shown.collect::<Vec<_>>().join(" | ")
             ))
         }

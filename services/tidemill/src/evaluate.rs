@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use tidemill_config::{Config, Loader};
-use tidemill_domain::{EvaluationResult, EvaluationState, ResultState, RunId, Written};
+use tidemill_domain::{EvaluationResult, EvaluationState, ResultState, RunId, Written, counted_as};
 use tidemill_loader::intake::Ahead;
 use tidemill_loader::{Queued, Scope, intake};
 use tidemill_service::{Context, now};
@@ -114,11 +114,16 @@ async fn evaluate(context: &Context, event: &Written, ahead: Ahead, json: bool) 
     // Those have no outcome any more, although the last result still counts them.
     let before = before.saturating_sub(again + graded_again);
     if again > 0 {
-        output::note(&format!("{again} samples that failed are asked for again"));
+        let again = counted_as(again, "sample that failed is", "samples that failed are");
+        output::note(&format!("{again} asked for again"));
     }
     if graded_again > 0 {
-        let news = "samples that their grader failed are graded again; the engine is not asked";
-        output::note(&format!("{graded_again} {news}"));
+        let again = counted_as(
+            graded_again,
+            "sample that its grader failed is",
+            "samples that their grader failed are",
+        );
+        output::note(&format!("{again} graded again; the engine is not asked"));
     }
     let is_stored = wanted.are_ended(&following);
     if !is_stored {
@@ -165,8 +170,9 @@ fn ungraded(result: &EvaluationResult) -> Option<String> {
     (failed > 0 && result.state == ResultState::Final).then(|| {
         let id = &result.evaluation;
         format!(
-            "{failed} samples have no verdict, by a fault of their grader (`tidemill items {id} --outcome grader_error`, or \
-             ungraded); when it is mended: tidemill regrade {id} --failed"
+            "{}, by a fault of the grader (`tidemill items {id} --outcome grader_error`, or \
+             ungraded); when it is mended: tidemill regrade {id} --failed",
+            counted_as(failed, "sample has no verdict", "samples have no verdict")
         )
     })
 }

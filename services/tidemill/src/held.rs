@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tidemill_domain::EvaluationId;
+use tidemill_domain::{EvaluationId, counted_as};
 use tidemill_service::{Context, dead};
 
 /// What is held, and what was said about it.
@@ -45,8 +45,13 @@ impl Held {
 
 /// What it means that items are held, and what to do.
 pub(crate) fn sentence(evaluation: &EvaluationId, held: usize) -> String {
+    let held = counted_as(
+        held as u64,
+        "sample is held as a dead letter and waits",
+        "samples are held as dead letters and wait",
+    );
     format!(
-        "{evaluation}: {held} samples are held as dead letters and wait for you: `tidemill dead list --evaluation {evaluation}` \
+        "{evaluation}: {held} for you: `tidemill dead list --evaluation {evaluation}` \
          says why; then `tidemill dead retry` or `tidemill dead drop`"
     )
 }

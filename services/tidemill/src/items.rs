@@ -1,9 +1,9 @@
 //! Every item of an evaluation.
 
 use anyhow::{Context as _, bail};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tidemill_archive::{Row, Samples};
-use tidemill_domain::{Benchmark, Completion, Grade, Measured, Outcome, Prompt};
+use tidemill_domain::Outcome;
 use tidemill_service::Context;
 
 use crate::arguments::Items;
@@ -69,7 +69,7 @@ async fn show(context: &Context, args: &Items) -> anyhow::Result<()> {
     while let Some(sample) = samples.next().await? {
         let found = tidemill_archive::item(&context.store, &manifest, &sample.key).await?;
         let (benchmark, item) = found.with_context(|| format!("{} is not in the manifest", sample.key))?;
-        let row = json_row(&Row::new(&known.event, benchmark, &item, sample));
+        let row = Row::new(&known.event, benchmark, &item, sample).json();
         let is_wanted =
             |field: &str, wanted: &Option<String>| wanted.as_ref().is_none_or(|wanted| row[field] == *wanted.as_str());
         if is_wanted("benchmark", &args.benchmark) && is_wanted("outcome", &args.outcome) {
@@ -77,80 +77,6 @@ async fn show(context: &Context, args: &Items) -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-fn json_row(row: &Row<'_>) -> Value {
-    let (completed, graded) = (row.completed(), row.graded());
-    let item = row.item;
-    let prompt = match &item.prompt {
-        Prompt::Text(text) => json!(text),
-        Prompt::Chat(messages) => json!(messages),
-    };
-    let target = match row.targets() {
-        one if one.len() == 1 => json!(one[0]),
-        several => json!(several),
-    };
-    let probabilities = completed.map(|completion| {
-        let choices = completion.choices.iter();
-        choices.map(|choice| choice.log_probability).collect::<Vec<_>>()
-    });
-    json!({
-        "benchmark": row.benchmark.name,
-        "item": item.id,
-        "sample": row.ordinals[2],
-        "prompt": prompt,
-        "completion": completed.map(|completion| &completion.text),
-        "reasoning": completed.and_then(|completion| completion.reasoning.as_ref()),
-        "choices": item.choices,
-        "choice_log_probabilities": probabilities,
-        "extracted": graded.and_then(|grade| grade.extracted.as_ref()),
-        "target": target,
-        "outcome": row.outcome(),
-        "score": graded.filter(|grade| grade.outcome.is_scored()).map(|grade| grade.score),
-        "score_before_cut": graded.and_then(|grade| grade.score_before_cut),
-        "measures": graded.map(|grade| measures(row.benchmark, grade)),
-        "grader": graded.map(|grade| &grade.grader),
-        "reason": row.reason(),
-        "finish_reason": completed.and_then(|completion| completion.finish_reason.as_ref()),
-        "stop_reason": completed.and_then(|completion| completion.stop_reason.as_ref()),
-        "truncated": completed.map(|completion| completion.truncated),
-        "truncated_in_reasoning": graded.map(|grade| grade.cut_in_reasoning),
-        "replaced_characters": completed.map(Completion::replaced_characters),
-        "prompt_tokens": completed.map(|completion| completion.prompt_tokens),
-        "completion_tokens": completed.map(|completion| completion.completion_tokens),
-        "attempts": completed.map(|completion| completion.attempts),
-        "requests": completed.map(|completion| completion.requests),
-        "cached": completed.map(|completion| completion.cached),
-        "cached_prompt_tokens": completed.and_then(|completion| completion.served.cached_tokens),
-        "continuations": completed.map(|completion| completion.served.continuations),
-        "first_token_seconds": completed.and_then(|completion| {
-            completion.served.first_token.map(|first| first.seconds_since(completion.started))
-        }),
-        "engine": completed.map(|completion| &completion.engine),
-        "times": {
-            "started": completed.map(|completion| completion.started),
-            "finished": completed.map(|completion| completion.finished),
-            "graded": graded.map(|grade| grade.graded),
-        },
-    })
-}
-
-/// What the sample adds to each metric, by the metric's name.
-fn measures(benchmark: &Benchmark, grade: &Grade) -> Value {
-    let named = benchmark.metrics.iter().zip(&grade.measures);
-    let shown = named.map(|(metric, measured)| {
-        let value = match measured {
-            Some(Measured::Value(value)) => json!(value),
-            Some(Measured::Weighted { value, weight }) => json!({"value": value, "weight": weight}),
-            Some(Measured::Labels { truth, predicted }) => json!({"truth": truth, "predicted": predicted}),
-            Some(Measured::Counts(counts)) => json!(counts),
-            // As a text: JSON's numbers are not that long.
-            Some(Measured::Vote { answer, value }) => json!({"value": value, "vote": format!("{answer:016x}")}),
-            None => Value::Null,
-        };
-        (metric.name.clone(), value)
-    });
-    Value::Object(shown.collect())
 }
 
 fn plain(row: &Value) -> String {

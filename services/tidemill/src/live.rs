@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use anyhow::bail;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use tidemill_domain::{BenchmarkName, EvaluationId, EvaluationState, GroupId, OutcomeCounts};
+use tidemill_domain::{BenchmarkName, BenchmarkResult, EvaluationId, EvaluationState, GroupId, OutcomeCounts};
 use tidemill_service::{Context, Obstacle, Wait, now};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::held::Held;
 use crate::roles::Roles;
 use crate::view::{self, Following, Known, News};
-use crate::{output, replicas, table};
+use crate::{output, replicas, sheet, table};
 
 /// How often a plain progress line may be printed for an evaluation.
 const PLAIN_EVERY: Duration = Duration::from_secs(2);
@@ -152,6 +152,75 @@ struct Screen {
     /// What was said to be waited for.
     waits: Vec<Obstacle>,
     quiet: bool,
+    layout: Layout,
+}
+
+/// What a line of a benchmark has room for, by the columns of the terminal.
+#[derive(Debug, Clone, Copy)]
+struct Layout {
+    columns: usize,
+}
+
+impl Layout {
+    /// Columns below which there is no bar.
+    const WITH_BAR: usize = 110;
+    /// Columns that a short name takes.
+    const NAME: usize = 28;
+
+    const fn has_bar(self) -> bool {
+        self.columns >= Self::WITH_BAR
+    }
+
+    const fn template(self) -> &'static str {
+        if self.has_bar() {
+            "{prefix:28} {bar:10} {pos:>5}/{len:5} {msg}"
+        } else {
+            "{prefix} {pos}/{len} {msg}"
+        }
+    }
+
+    /// Columns that are left for the message of a benchmark.
+    fn room(self, name: &str) -> usize {
+        let name = name.chars().count();
+        let counts = " 12345/12345 ".len();
+        let taken = if self.has_bar() {
+            name.max(Self::NAME) + " 1234567890".len() + counts
+        } else {
+            name + counts
+        };
+        self.columns.saturating_sub(taken)
+    }
+}
+
+/// What stands behind the count of a benchmark's samples.
+struct Message<'a> {
+    benchmark: &'a BenchmarkResult,
+    /// Requests in flight and time that is left, where they are told.
+    tail: &'a str,
+    is_ended: bool,
+}
+
+impl Message<'_> {
+    /// What was cut, failed or is missing comes first and is told whatever the room; of the rest what fits, each whole: a mean over a
+    /// part of the samples never stands without what it can become.
+    fn within(&self, room: usize) -> String {
+        let outcomes = &self.benchmark.outcomes;
+        let tail = self.tail.trim_start_matches(", ").to_owned();
+        let rest = [table::standing(self.benchmark), tail, told(&answers(outcomes))];
+        let mut text = told(&marks(outcomes, self.is_ended));
+        for part in rest.into_iter().filter(|part| !part.is_empty()) {
+            let gap = if text.is_empty() { "" } else { "  " };
+            if text.chars().count() + gap.len() + part.chars().count() <= room {
+                text.push_str(gap);
+                text.push_str(&part);
+            }
+        }
+        text
+    }
+}
+
+fn name(known: &Known, benchmark: &BenchmarkName) -> String {
+    format!("{} {benchmark}", known.event.step)
 }
 
 impl Screen {
@@ -165,6 +234,9 @@ impl Screen {
             states: BTreeMap::new(),
             waits: Vec::new(),
             quiet,
+            layout: Layout {
+                columns: sheet::width_of_notes().unwrap_or(Layout::WITH_BAR),
+            },
         }
     }
 
@@ -258,26 +330,29 @@ impl Screen {
     fn draw(&mut self, known: &Known, in_flight: Option<usize>) {
         let result = known.result();
         let tail = progress(known, in_flight);
+        let layout = self.layout;
         for (index, benchmark) in result.benchmarks.iter().enumerate() {
             let bar = self.row(known, &benchmark.name, benchmark.samples);
             bar.set_position(benchmark.samples - benchmark.outcomes.missing);
             let tail = if index == 0 { tail.as_str() } else { "" };
-            bar.set_message(format!(
-                "{:>12}{tail}  {}",
-                table::standing(benchmark),
-                outcomes(&benchmark.outcomes)
-            ));
+            let message = Message {
+                benchmark,
+                tail,
+                is_ended: known.event.state.is_ended(),
+            };
+            bar.set_message(message.within(layout.room(&name(known, &benchmark.name))));
         }
     }
 
     fn row(&mut self, known: &Known, benchmark: &BenchmarkName, samples: u64) -> &ProgressBar {
         let key = (known.event.evaluation.clone(), benchmark.to_string());
         let bars = self.bars.clone().unwrap_or_default();
+        let layout = self.layout;
         self.rows.entry(key).or_insert_with(|| {
-            let style = ProgressStyle::with_template("{prefix:28} {bar:10} {pos:>5}/{len:5} {wide_msg}")
-                .unwrap_or_else(|_| ProgressStyle::default_bar());
+            let style = ProgressStyle::with_template(layout.template());
+            let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
             let bar = bars.add(ProgressBar::new(samples).with_style(style));
-            bar.set_prefix(format!("{} {}", known.event.step, benchmark));
+            bar.set_prefix(name(known, benchmark));
             bar
         })
     }
@@ -299,7 +374,7 @@ impl Screen {
                     "{} {} ({})",
                     benchmark.name,
                     table::standing(benchmark),
-                    outcomes(&benchmark.outcomes)
+                    outcomes(&benchmark.outcomes, known.event.state.is_ended())
                 )
             })
             .collect();
@@ -335,17 +410,108 @@ fn progress(known: &Known, in_flight: Option<usize>) -> String {
     format!("{in_flight}{left}")
 }
 
-fn outcomes(outcomes: &OutcomeCounts) -> String {
+fn outcomes(outcomes: &OutcomeCounts, is_ended: bool) -> String {
+    told(&[answers(outcomes), marks(outcomes, is_ended)].concat())
+}
+
+/// Samples that the model answered, or had nothing to say to.
+fn answers(outcomes: &OutcomeCounts) -> Vec<(u64, &'static str)> {
+    let always = [(outcomes.correct, "right"), (outcomes.incorrect, "wrong")];
+    let where_any = [(outcomes.graded, "graded in part"), (outcomes.no_answer, "no answer")];
+    let where_any = where_any.into_iter().filter(|(count, _)| *count > 0);
+    always.into_iter().chain(where_any).collect()
+}
+
+/// Samples that are not to be overlooked. Until the end what is missing is still to come.
+fn marks(outcomes: &OutcomeCounts, is_ended: bool) -> Vec<(u64, &'static str)> {
     let failed = outcomes.failed() - outcomes.missing;
-    let mut text = format!("{} right, {} wrong", outcomes.correct, outcomes.incorrect);
-    for (count, what) in [
-        (outcomes.no_answer, "no answer"),
+    let missing = if is_ended { outcomes.missing } else { 0 };
+    let counts = [
         (outcomes.truncated, "truncated"),
         (failed, "FAILED"),
-    ] {
-        if count > 0 {
-            text.push_str(&format!(", {count} {what}"));
+        (missing, "MISSING"),
+    ];
+    counts.into_iter().filter(|(count, _)| *count > 0).collect()
+}
+
+fn told(counts: &[(u64, &'static str)]) -> String {
+    let each = counts.iter().map(|(count, what)| format!("{count} {what}"));
+    each.collect::<Vec<String>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::tests::benchmark;
+
+    fn shown() -> BenchmarkResult {
+        BenchmarkResult {
+            outcomes: OutcomeCounts {
+                correct: 1_000,
+                incorrect: 2_000,
+                no_answer: 30,
+                truncated: 8,
+                engine_error: 12,
+                missing: 950,
+                ..OutcomeCounts::default()
+            },
+            ..benchmark(3_050, 4_000)
         }
     }
-    text
+
+    fn message(is_ended: bool, room: usize) -> String {
+        let message = Message {
+            benchmark: &shown(),
+            tail: ", 64 in flight, 30 s left",
+            is_ended,
+        };
+        message.within(room)
+    }
+
+    #[test]
+    fn what_was_cut_failed_or_is_missing_is_told_whatever_the_room() {
+        assert_eq!(message(true, 0), "8 truncated, 12 FAILED, 950 MISSING");
+        assert_eq!(
+            message(false, 20),
+            "8 truncated, 12 FAILED",
+            "the rest is still to come"
+        );
+        assert_eq!(message(false, 50), "8 truncated, 12 FAILED  64 in flight, 30 s left");
+        let all = message(false, 200);
+        for part in [
+            "64 in flight, 30 s left",
+            "1000 right, 2000 wrong, 30 no answer",
+            "coverage",
+        ] {
+            assert!(all.contains(part), "{part} is not in {all}");
+        }
+    }
+
+    #[test]
+    fn the_line_of_a_benchmark_fits_the_terminal() {
+        for columns in [80, 100, 110, 160] {
+            let layout = Layout { columns };
+            for name in ["900 arithmetic-easy", "900 a-benchmark-of-a-name-that-is-long"] {
+                let room = layout.room(name);
+                let bar = if layout.has_bar() { 11 } else { 0 };
+                let before = if layout.has_bar() {
+                    name.len().max(28)
+                } else {
+                    name.len()
+                };
+                let line = before + bar + " 3050/4000 ".len() + message(false, room).chars().count();
+                assert!(line <= columns, "{line} of {columns}");
+            }
+            assert!(layout.room("900 arithmetic-easy") >= "8 truncated, 12 FAILED, 950 MISSING".len());
+        }
+    }
+
+    #[test]
+    fn the_plain_line_tells_the_same() {
+        let text = outcomes(&shown().outcomes, true);
+        assert_eq!(
+            text,
+            "1000 right, 2000 wrong, 30 no answer, 8 truncated, 12 FAILED, 950 MISSING"
+        );
+    }
 }

@@ -22,6 +22,7 @@ mod replicas;
 mod results;
 mod roles;
 mod session;
+mod sheet;
 mod streams;
 mod suite;
 mod table;

@@ -10,7 +10,9 @@ use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 use tidemill_aggregator::Fold;
 use tidemill_archive::{Layout, Samples};
-use tidemill_domain::{Benchmark, EvaluationEvent, EvaluationId, GraderSpec, ItemKey, Manifest, ResultState};
+use tidemill_domain::{
+    Benchmark, EvaluationEvent, EvaluationId, EvaluationResult, GraderSpec, ItemKey, Manifest, ResultState,
+};
 use tidemill_grader::Grader;
 use tidemill_service::{Context, now};
 use tidemill_tasks::Overrides;
@@ -187,6 +189,24 @@ pub(crate) async fn numbers(context: &Context, evaluation: &EvaluationId) -> any
     let mut numbers: Vec<u32> = numbers.collect();
     numbers.sort_unstable();
     Ok(numbers)
+}
+
+/// What every finished regrade of an evaluation says, in order.
+pub(crate) async fn results(
+    context: &Context,
+    evaluation: &EvaluationId,
+) -> anyhow::Result<Vec<(u32, EvaluationResult)>> {
+    let mut found = Vec::new();
+    for number in numbers(context, evaluation).await? {
+        let name = format!("{}/result.json", folder(evaluation, number));
+        match context.store.get(&name).await {
+            Ok(bytes) => found.push((number, serde_json::from_slice(&bytes).with_context(|| name)?)),
+            // It is under way, or was given up.
+            Err(tidemill_storage::Error::Missing { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(found)
 }
 
 /// Takes the next free number: whoever regrades at the same time gets another one.

@@ -1,19 +1,23 @@
 //! Results of all evaluations.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use tidemill_domain::{EvaluationResult, RunId};
+use futures::StreamExt as _;
+use tidemill_domain::{EvaluationId, EvaluationResult, ResultState, RunId};
+use tidemill_service::Context;
 
 use crate::arguments::{Format, Results};
 use crate::exit::Done;
 use crate::held::Held;
 use crate::session::{self, Need, Session};
+use crate::table::{self, Shown};
 use crate::view::Following;
-use crate::{csv, output, table};
+use crate::{csv, output, regrade, sheet};
 
 pub(crate) fn run(args: Results) -> anyhow::Result<Done> {
     let config = session::configuration(&args.place, "warn")?;
-    let (results, runs) = session::block_on(async {
+    let format = if args.json { Format::Json } else { args.format };
+    let (results, regrades, runs) = session::block_on(async {
         let session = Session::open(&args.place, config, Need::Any).await?;
         let following = Following::open(&session.context).await;
         let known = following.view.evaluations();
@@ -28,18 +32,62 @@ pub(crate) fn run(args: Results) -> anyhow::Result<Done> {
             .iter()
             .filter_map(|result| held.news(&result.evaluation))
             .for_each(|news| output::note(&news));
+        let regrades = match format {
+            Format::Table => regrades(&session.context, &results).await,
+            Format::Json | Format::Csv | Format::CsvLong => BTreeMap::new(),
+        };
         session.close().await;
-        Ok((results, runs))
+        Ok((results, regrades, runs))
     })?;
-    let format = if args.json { Format::Json } else { args.format };
     match format {
         Format::Table if results.is_empty() => output::note(&nothing(args.run.as_ref(), &runs)),
-        Format::Table => output::data(&table::results(&results))?,
+        Format::Table => output::data(&table::text(&beside(&results, regrades), sheet::width_of_data()))?,
         Format::Json => output::data(&serde_json::to_string_pretty(&results)?)?,
         Format::Csv => output::data(&csv::scores(&results))?,
         Format::CsvLong => output::data(&csv::figures(&results))?,
     }
     Ok(Done::Valid)
+}
+
+type Regrades = BTreeMap<EvaluationId, Vec<(u32, EvaluationResult)>>;
+
+/// Evaluations whose regrades are looked for at a time: a listing of the object store takes tens of milliseconds where that is
+/// far away.
+const AT_ONCE: usize = 16;
+
+/// The regrades of evaluations that ended. Results are shown also where they cannot be read.
+async fn regrades(context: &Context, results: &[EvaluationResult]) -> Regrades {
+    let ended = results.iter().filter(|result| result.state != ResultState::Serving);
+    let looks = ended.map(|result| async {
+        let evaluation = result.evaluation.clone();
+        let found = regrade::results(context, &evaluation).await;
+        (evaluation, found)
+    });
+    let mut looks = futures::stream::iter(looks).buffer_unordered(AT_ONCE);
+    let (mut regrades, mut failure) = (Regrades::new(), None);
+    while let Some((evaluation, found)) = looks.next().await {
+        match found {
+            Ok(found) => drop(regrades.insert(evaluation, found)),
+            Err(error) => failure = Some(error),
+        }
+    }
+    if let Some(error) = failure {
+        output::note(&format!("not every regrade is shown: {error:#}"));
+    }
+    regrades
+}
+
+/// Each result with its regrades behind it.
+fn beside(results: &[EvaluationResult], mut regrades: Regrades) -> Vec<Shown> {
+    let with_regrades = results.iter().flat_map(|result| {
+        let regrades = regrades.remove(&result.evaluation).unwrap_or_default().into_iter();
+        let regrades = regrades.map(|(number, result)| Shown {
+            result,
+            regrade: Some(number),
+        });
+        std::iter::once(Shown::first(result)).chain(regrades)
+    });
+    with_regrades.collect()
 }
 
 /// What there is where no result is shown.
@@ -50,5 +98,29 @@ fn nothing(wanted: Option<&RunId>, runs: &BTreeSet<RunId>) -> String {
             format!("no results of run {run}; there are runs {}", runs.join(", "))
         }
         _ => "no results yet".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::tests::{benchmark, result};
+
+    #[test]
+    fn regrades_stand_behind_the_first_grades_of_their_evaluation() {
+        let (first, mut other) = (result(benchmark(4, 4)), result(benchmark(4, 4)));
+        other.evaluation = "1".repeat(16).parse().unwrap();
+        let regrades = Regrades::from([(first.evaluation.clone(), vec![(1, first.clone()), (3, first.clone())])]);
+        let shown = beside(&[first.clone(), other.clone()], regrades);
+        let found: Vec<_> = shown.iter().map(|one| (&one.result.evaluation, one.regrade)).collect();
+        assert_eq!(
+            found,
+            [
+                (&first.evaluation, None),
+                (&first.evaluation, Some(1)),
+                (&first.evaluation, Some(3)),
+                (&other.evaluation, None),
+            ]
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! The broker's streams against their declarations.
 
 use tidemill_config::Config;
+use tidemill_domain::counted;
 use tidemill_streams::declared;
 use tidemill_streams::live::{self, Difference};
 
@@ -66,9 +67,12 @@ fn show(action: Action, differences: &[Difference], json: bool) -> anyhow::Resul
     }
     match (action, differences.len()) {
         (_, 0) => output::note("streams, consumers and buckets are as declared"),
-        (Action::Apply, count) => output::note(&format!("{count} differences applied")),
+        (Action::Apply, count) => output::note(&format!("{} applied", counted(count as u64, "difference"))),
         (Action::Plan | Action::Check, count) => {
-            output::note(&format!("{count} differences; `tidemill streams apply` removes them"))
+            let differences = counted(count as u64, "difference");
+            output::note(&format!(
+                "{differences}; `tidemill streams apply` makes all as declared"
+            ))
         }
     }
     Ok(())

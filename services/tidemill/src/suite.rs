@@ -7,6 +7,7 @@ use std::path::Path;
 
 use anyhow::bail;
 use serde_json::{Value, json};
+use tidemill_domain::counted;
 use tidemill_tasks::{Place, Sink, SuiteError, Warning};
 
 use crate::arguments::{Suite, SuiteAction};
@@ -68,6 +69,6 @@ fn note_errors(errors: &[SuiteError]) {
     }
     let more = errors.len().saturating_sub(SHOWN);
     if more > 0 {
-        output::note(&format!("{more} more errors; --json has all"));
+        output::note(&format!("{}; --json has all", counted(more as u64, "more error")));
     }
 }

@@ -1,17 +1,52 @@
 //! Results as tables, for people.
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use std::collections::BTreeSet;
+
 use tidemill_domain::{
-    BenchmarkResult, EvaluationResult, GroupResult, JudgeUse, MetricResult, ResultState, SubsetResult,
+    BenchmarkResult, EvaluationResult, GroupResult, JudgeUse, MetricResult, ResultState, SubsetResult, counted,
+    counted_as,
 };
+
+use crate::sheet::{self, Sheet};
+
+/// A result, and whose grades it is of.
+#[derive(Debug, Clone)]
+pub(crate) struct Shown {
+    pub(crate) result: EvaluationResult,
+    /// The how-many-th regrade of the evaluation; `None` for the first grades.
+    pub(crate) regrade: Option<u32>,
+}
+
+impl Shown {
+    pub(crate) fn first(result: &EvaluationResult) -> Self {
+        Self {
+            result: result.clone(),
+            regrade: None,
+        }
+    }
+
+    /// As commands take it.
+    fn name(&self) -> String {
+        let evaluation = &self.result.evaluation;
+        self.regrade.map_or_else(
+            || evaluation.to_string(),
+            |number| format!("{evaluation}/regrade-{number}"),
+        )
+    }
+
+    fn state(&self) -> String {
+        let state = match self.result.state {
+            ResultState::Serving => "provisional",
+            other => other.label(),
+        };
+        self.regrade
+            .map_or_else(|| state.to_owned(), |number| format!("{state}, regrade {number}"))
+    }
+}
 
 /// A score with its error bar, in percent: `81.0 ±1.2`.
 pub(crate) fn score(benchmark: &BenchmarkResult) -> String {
-    match (benchmark.mean, benchmark.standard_error) {
-        (None, _) => "-".to_owned(),
-        (Some(mean), None) => format!("{:.1}", 100.0 * mean),
-        (Some(mean), Some(error)) => format!("{:.1} ±{:.1}", 100.0 * mean, 100.0 * error),
-    }
+    figure(benchmark.mean, benchmark.standard_error, None, 100.0)[0].clone()
 }
 
 /// A score as it stands: while samples have no score, with the share that has one and what the mean can become, since the
@@ -44,9 +79,6 @@ fn interval(benchmark: &BenchmarkResult) -> String {
     })
 }
 
-/// Columns that a terminal must have for the whole table; a narrower one gets the columns that matter most.
-const WIDE: u16 = 166;
-
 const HEADER: [&str; 22] = [
     "run",
     "step",
@@ -72,8 +104,23 @@ const HEADER: [&str; 22] = [
     "evaluation",
 ];
 
-/// What a narrow terminal shows of [`HEADER`].
-const NARROW: [usize; 15] = [1, 3, 4, 7, 8, 9, 10, 11, 13, 14, 15, 16, 17, 18, 20];
+/// What a narrow terminal does without, the first first. Never without benchmark and score, nor the counts of what was cut, failed
+/// or is missing. Where there are several runs or suites, theirs go late.
+fn spare(all: &[Shown]) -> Vec<usize> {
+    let runs: BTreeSet<String> = all.iter().map(|shown| shown.result.run.to_string()).collect();
+    let suites: BTreeSet<String> = all.iter().map(|shown| shown.result.suite.name.to_string()).collect();
+    let (early, late): (Vec<_>, Vec<_>) = [(0, runs.len()), (2, suites.len())]
+        .into_iter()
+        .partition(|(_, kinds)| *kinds < 2);
+    let places = |columns: Vec<(usize, usize)>| columns.into_iter().map(|(column, _)| column);
+    let between = [19, 12, 6, 5, 18, 17, 9, 11, 10, 16, 15, 7, 20];
+    std::iter::once(21)
+        .chain(places(early))
+        .chain(between)
+        .chain(places(late))
+        .chain([1])
+        .collect()
+}
 
 type Says = fn(&BenchmarkResult) -> bool;
 
@@ -92,66 +139,53 @@ const ONLY_WHERE: [(usize, Says); 7] = [
 
 /// The table of several evaluations: one row a benchmark. Scores are in percent, with the standard error.
 pub(crate) fn results(results: &[EvaluationResult]) -> String {
-    let mut table = Table::new();
-    table
-        .load_style(presets::ASCII_BORDERS_ONLY_CONDENSED)
-        .set_content_arrangement(ContentArrangement::Dynamic);
-    let is_narrow = table.width().is_some_and(|width| width < WIDE);
-    let any = |says: fn(&BenchmarkResult) -> bool| results.iter().flat_map(|result| &result.benchmarks).any(says);
-    let is_shown = |column: &usize| {
-        let mut conditions = ONLY_WHERE.iter();
-        conditions
-            .find(|(of, _)| of == column)
-            .is_none_or(|(_, says)| any(*says))
+    let all: Vec<Shown> = results.iter().map(Shown::first).collect();
+    text(&all, sheet::width_of_data())
+}
+
+/// The table of results and of regrades, `width` columns wide at most.
+pub(crate) fn text(all: &[Shown], width: Option<usize>) -> String {
+    let benchmarks = || all.iter().flat_map(|shown| &shown.result.benchmarks);
+    let says_nothing = ONLY_WHERE.iter().filter(|(_, says)| !benchmarks().any(*says));
+    let idle: BTreeSet<usize> = says_nothing.map(|(column, _)| *column).collect();
+    let columns: Vec<usize> = (0..HEADER.len()).filter(|column| !idle.contains(column)).collect();
+    let places = |wanted: &[usize]| -> Vec<usize> {
+        let place = |wanted: &usize| columns.iter().position(|column| column == wanted);
+        wanted.iter().filter_map(place).collect()
     };
-    let columns = if is_narrow {
-        NARROW.to_vec()
-    } else {
-        (0..HEADER.len()).collect()
-    };
-    let columns: Vec<usize> = columns.into_iter().filter(is_shown).collect();
-    let pick = |cells: Vec<String>| columns.iter().map(|index| cells[*index].clone()).collect::<Vec<_>>();
-    table.set_header(pick(HEADER.map(str::to_owned).to_vec()));
-    for result in results {
-        for benchmark in &result.benchmarks {
-            table.add_row(pick(row(result, benchmark)));
-        }
-        if result.benchmarks.is_empty() {
-            let mut cells = vec![
-                result.run.to_string(),
-                result.step.to_string(),
-                result.suite.name.to_string(),
-            ];
-            cells.extend(std::iter::repeat_n("-".to_owned(), 17));
-            cells.extend([state(result), result.evaluation.to_string()]);
-            table.add_row(pick(cells));
-        }
+    let rows = all.iter().flat_map(rows);
+    let drawn = Sheet {
+        header: columns.iter().map(|column| HEADER[*column].to_owned()).collect(),
+        rows: rows
+            .map(|cells| columns.iter().map(|column| cells[*column].clone()).collect())
+            .collect(),
+        numbers: &places(&[1, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19]),
+        whole: &places(&[4, 8, 13, 14]),
+        spare: &places(&spare(all)),
     }
-    for (place, index) in columns.iter().enumerate() {
-        let is_number = matches!(index, 1 | 4..=19);
-        if let Some(column) = table.column_mut(place).filter(|_| is_number) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    let mut text = table.to_string();
-    if let Some(beside) = beside(results) {
+    .draw(width);
+    let mut text = drawn.text;
+    if let Some(beside) = beside(all, width) {
         text.push('\n');
         text.push_str(&beside);
     }
-    if is_narrow {
-        for result in results {
+    if !drawn.left_out.is_empty() {
+        for shown in all {
+            let EvaluationResult { run, step, suite, .. } = &shown.result;
             text.push_str(&format!(
-                "\n{} step {} {}: evaluation {}",
-                result.run, result.step, result.suite.name, result.evaluation
+                "\n{run} step {step} {}: evaluation {}",
+                suite.name,
+                shown.name()
             ));
         }
     }
-    for result in results {
+    let results = || all.iter().map(|shown| &shown.result);
+    for result in results() {
         for benchmark in &result.benchmarks {
             text.extend(benchmark.judge.iter().map(|judge| judged(result, benchmark, judge)));
         }
     }
-    for result in results.iter().filter(|result| result.state == ResultState::Invalid) {
+    for result in results().filter(|result| result.state == ResultState::Invalid) {
         let reason = result.reason.as_deref().unwrap_or("no reason is known");
         text.push_str(&format!(
             "\n{} step {} is INVALID, its scores do not count: {reason}; once that is mended, the same command asks again for \
@@ -174,16 +208,41 @@ fn judged(result: &EvaluationResult, benchmark: &BenchmarkResult, judge: &JudgeU
         ..
     } = judge;
     format!(
-        "\n{} step {} {}: {verdicts} verdicts of a judge, {:.0} % known from before; {requests} requests, {prompt_tokens} + \
-         {completion_tokens} tokens; {unreadable} replies without a verdict, {disagreed} comparisons that disagree",
+        "\n{} step {} {}: {} of a judge, {:.0} % known from before; {}, {prompt_tokens} + {completion_tokens} tokens; {} without \
+         a verdict, {}",
         result.run,
         result.step,
         benchmark.name,
-        100.0 * judge.cache_hit_rate
+        counted(*verdicts, "verdict"),
+        100.0 * judge.cache_hit_rate,
+        counted(*requests, "request"),
+        counted_as(*unreadable, "reply", "replies"),
+        counted_as(*disagreed, "comparison that disagrees", "comparisons that disagree"),
     )
 }
 
-fn row(result: &EvaluationResult, benchmark: &BenchmarkResult) -> Vec<String> {
+/// One a benchmark, and one for an evaluation of which nothing is known yet.
+fn rows(shown: &Shown) -> Vec<Vec<String>> {
+    let result = &shown.result;
+    if result.benchmarks.is_empty() {
+        let mut cells = vec![
+            result.run.to_string(),
+            result.step.to_string(),
+            result.suite.name.to_string(),
+        ];
+        cells.extend(std::iter::repeat_n("-".to_owned(), 17));
+        cells.extend([shown.state(), shown.name()]);
+        return vec![cells];
+    }
+    result
+        .benchmarks
+        .iter()
+        .map(|benchmark| row(shown, benchmark))
+        .collect()
+}
+
+fn row(shown: &Shown, benchmark: &BenchmarkResult) -> Vec<String> {
+    let result = &shown.result;
     let outcomes = &benchmark.outcomes;
     vec![
         result.run.to_string(),
@@ -206,78 +265,113 @@ fn row(result: &EvaluationResult, benchmark: &BenchmarkResult) -> Vec<String> {
         benchmark.continued.to_string(),
         benchmark.replaced.to_string(),
         format!("{:.0}", 100.0 * benchmark.cache_hit_rate),
-        state(result),
-        result.evaluation.to_string(),
+        shown.state(),
+        shown.name(),
     ]
 }
 
-const BESIDE: [&str; 10] = [
+const BESIDE: [&str; 13] = [
     "run",
     "step",
+    "suite",
     "benchmark",
     "figure",
     "value",
+    "unit",
     "95 %",
     "items",
     "truncated",
     "failed",
     "missing",
+    "evaluation",
 ];
 
 /// Metrics, subsets and groups, one a row; `None` where there are none. Shares are in percent, metrics as they are.
-fn beside(results: &[EvaluationResult]) -> Option<String> {
-    let mut rows = Vec::new();
-    for result in results {
-        let mut push = |benchmark: &str, cells: [String; 7]| {
-            let place = [result.run.to_string(), result.step.to_string(), benchmark.to_owned()];
-            rows.push(place.into_iter().chain(cells).collect::<Vec<String>>());
-        };
-        for benchmark in &result.benchmarks {
-            let name = benchmark.name.as_str();
-            benchmark
-                .metrics
-                .iter()
-                .for_each(|metric| push(name, of_metric(metric)));
-            benchmark
-                .subsets
-                .iter()
-                .for_each(|subset| push(name, of_subset(subset)));
-        }
-        result.groups.iter().for_each(|group| push("-", of_group(group)));
-    }
+fn beside(all: &[Shown], width: Option<usize>) -> Option<String> {
+    let rows: Vec<Vec<String>> = all.iter().flat_map(figures).collect();
     if rows.is_empty() {
         return None;
     }
-    let mut table = Table::new();
-    table
-        .load_style(presets::ASCII_BORDERS_ONLY_CONDENSED)
-        .set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_header(BESIDE);
-    for row in rows {
-        table.add_row(row);
-    }
-    for place in [1, 4, 5, 6, 7, 8, 9] {
-        if let Some(column) = table.column_mut(place) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    Some(table.to_string())
+    let of_first_table = spare(all).into_iter();
+    let spare = of_first_table.filter_map(|column| match column {
+        0 | 2 => Some(column),
+        21 => Some(12),
+        5 => Some(7),
+        1 => Some(1),
+        _ => None,
+    });
+    let spare: Vec<usize> = spare.collect();
+    let sheet = Sheet {
+        header: BESIDE.map(str::to_owned).to_vec(),
+        rows,
+        numbers: &[1, 5, 7, 8, 9, 10, 11],
+        whole: &[5, 9, 10, 11],
+        spare: &spare,
+    };
+    Some(sheet.draw(width).text)
 }
 
-fn of_metric(metric: &MetricResult) -> [String; 7] {
+/// Every figure of a result but its benchmarks' scores.
+fn figures(shown: &Shown) -> Vec<Vec<String>> {
+    let result = &shown.result;
+    let mut rows = Vec::new();
+    let mut push = |benchmark: &str, cells: [String; 8]| {
+        let place = [
+            result.run.to_string(),
+            result.step.to_string(),
+            result.suite.name.to_string(),
+            benchmark.to_owned(),
+        ];
+        rows.push(place.into_iter().chain(cells).chain([shown.name()]).collect());
+    };
+    for benchmark in &result.benchmarks {
+        let name = benchmark.name.as_str();
+        let metrics = benchmark.metrics.iter();
+        metrics.for_each(|metric| push(name, of_metric(metric, benchmark.items)));
+        benchmark
+            .subsets
+            .iter()
+            .for_each(|subset| push(name, of_subset(subset)));
+    }
+    result.groups.iter().for_each(|group| push("-", of_group(group)));
+    rows
+}
+
+/// `all` are the benchmark's items, of which the metric may have fewer.
+fn of_metric(metric: &MetricResult, all: u64) -> [String; 8] {
     let [value, interval] = figure(metric.value, metric.standard_error, metric.interval, 1.0);
-    let counts = [metric.items, metric.truncated, metric.failed, metric.missing];
-    let [items, truncated, failed, missing] = counts.map(|count| count.to_string());
-    [metric.name.clone(), value, interval, items, truncated, failed, missing]
+    let items = match metric.items {
+        items if items == all => items.to_string(),
+        items => format!("{items} of {all}"),
+    };
+    let counts = [metric.truncated, metric.failed, metric.missing];
+    let [truncated, failed, missing] = counts.map(|count| count.to_string());
+    let [name, unit] = [metric.name.clone(), "-".to_owned()];
+    [name, value, unit, interval, items, truncated, failed, missing]
 }
 
-fn of_subset(subset: &SubsetResult) -> [String; 7] {
+fn of_subset(subset: &SubsetResult) -> [String; 8] {
     let [value, interval] = figure(subset.mean, subset.standard_error, subset.interval, 100.0);
     let counts = [subset.items, subset.truncated, subset.failed, subset.missing];
     let [items, truncated, failed, missing] = counts.map(|count| count.to_string());
+    let [name, unit] = [subset.name.clone(), "%".to_owned()];
+    [name, value, unit, interval, items, truncated, failed, missing]
+}
+
+fn of_group(group: &GroupResult) -> [String; 8] {
+    let (unit, scale) = match &group.metric {
+        None => ("%", 100.0),
+        Some(_) => ("-", 1.0),
+    };
+    let [value, interval] = figure(group.value, group.standard_error, group.interval, scale);
+    let counts = [group.items, group.truncated, group.failed, group.missing];
+    let [items, truncated, failed, missing] = counts.map(|count| count.to_string());
+    let metric = group.metric.as_ref().map(|metric| format!(" {metric}"));
+    let name = format!("{} ({}){}", group.name, group.mean, metric.unwrap_or_default());
     [
-        format!("{} %", subset.name),
+        name,
         value,
+        unit.to_owned(),
         interval,
         items,
         truncated,
@@ -286,38 +380,20 @@ fn of_subset(subset: &SubsetResult) -> [String; 7] {
     ]
 }
 
-fn of_group(group: &GroupResult) -> [String; 7] {
-    let (unit, scale) = match &group.metric {
-        None => ("%", 100.0),
-        Some(metric) => (metric.as_str(), 1.0),
-    };
-    let [value, interval] = figure(group.value, group.standard_error, group.interval, scale);
-    let counts = [group.items, group.truncated, group.failed, group.missing];
-    let [items, truncated, failed, missing] = counts.map(|count| count.to_string());
-    let name = format!("{} ({}) {unit}", group.name, group.mean);
-    [name, value, interval, items, truncated, failed, missing]
-}
-
-/// A value with its error, and its interval. Shares have a decimal, other figures three.
+/// A value with its error, and its interval. Shares have a decimal, other figures three. An error of 0 is that of values which
+/// are all alike, and no proof: the interval alone says what is open.
 fn figure(value: Option<f64>, error: Option<f64>, interval: Option<[f64; 2]>, scale: f64) -> [String; 2] {
     let digits = if scale == 1.0 { 3 } else { 1 };
     let number = |value: f64| format!("{:.digits$}", scale * value);
     let value = match (value, error) {
         (None, _) => "-".to_owned(),
-        (Some(value), None) => number(value),
+        (Some(value), None | Some(0.0)) => number(value),
         (Some(value), Some(error)) => format!("{} ±{}", number(value), number(error)),
     };
     let interval = interval.map_or("-".to_owned(), |[low, high]| {
         format!("{}..{}", number(low), number(high))
     });
     [value, interval]
-}
-
-fn state(result: &EvaluationResult) -> String {
-    match result.state {
-        ResultState::Serving => "provisional".to_owned(),
-        other => other.label().to_owned(),
-    }
 }
 
 #[cfg(test)]
@@ -360,10 +436,15 @@ pub(crate) mod tests {
         }
     }
 
+    /// Whatever terminal the test runs in.
+    fn full(results: &[EvaluationResult]) -> String {
+        text(&results.iter().map(Shown::first).collect::<Vec<Shown>>(), None)
+    }
+
     #[test]
     fn what_judging_took_is_shown_where_a_judge_was_asked() {
         let mut shown = benchmark(4, 4);
-        assert!(!results(&[result(shown.clone())]).contains("judge"));
+        assert!(!full(&[result(shown.clone())]).contains("judge"));
         shown.judge = Some(JudgeUse {
             verdicts: 12,
             cached: 3,
@@ -374,9 +455,9 @@ pub(crate) mod tests {
             unreadable: 1,
             disagreed: 2,
         });
-        let text = results(&[result(shown)]);
-        let line =
-            "12 verdicts of a judge, 25 % known from before; 10 requests, 900 + 90 tokens; 1 replies without a verdict";
+        let text = full(&[result(shown)]);
+        let line = "12 verdicts of a judge, 25 % known from before; 10 requests, 900 + 90 tokens; 1 reply without a verdict, 2 \
+             comparisons that disagree";
         assert!(text.contains(line), "{text}");
     }
 
@@ -411,15 +492,110 @@ pub(crate) mod tests {
             failed: 0,
             missing: 2,
         };
-        let text = results(&[EvaluationResult {
+        let text = full(&[EvaluationResult {
             groups: vec![group],
             ..result(shown)
         }]);
-        for part in ["12.346 ±0.500", "11.000..14.000", "all (macro) %", "50.0 ±25.0"] {
+        for part in ["12.346 ±0.500", "11.000..14.000", "3 of 4", "all (macro)", "50.0 ±25.0"] {
             assert!(text.contains(part), "{part} is not in\n{text}");
         }
-        let text = results(&[result(benchmark(4, 4))]);
+        let lines: Vec<&str> = text.lines().skip_while(|line| !line.contains("figure")).collect();
+        let cells = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<String>>();
+        let (perplexity, all) = (cells(lines[2]), cells(lines[3]));
+        assert_eq!(perplexity[3..5], ["s", "b"], "{text}");
+        assert!(all.contains(&"%".to_owned()) && all.contains(&"0".repeat(16)), "{text}");
+        let text = full(&[result(benchmark(4, 4))]);
         assert!(!text.contains("figure"), "{text}");
+    }
+
+    #[test]
+    fn values_that_are_all_alike_show_their_interval_and_no_error() {
+        let shown = BenchmarkResult {
+            standard_error: Some(0.0),
+            interval: Some([0.722, 1.0]),
+            ..benchmark(10, 10)
+        };
+        assert_eq!(score(&shown), "100.0");
+        let text = full(&[result(shown)]);
+        assert!(!text.contains('±') && text.contains("72.2..100.0"), "{text}");
+    }
+
+    fn widest(text: &str) -> usize {
+        text.lines().map(|line| line.chars().count()).max().unwrap()
+    }
+
+    #[test]
+    fn a_narrow_terminal_shows_what_was_cut_failed_or_is_missing_all_the_same() {
+        let mut shown = BenchmarkResult {
+            name: BenchmarkName::try_new("a-benchmark-of-a-name-that-is-long").unwrap(),
+            outcomes: OutcomeCounts {
+                truncated: 101,
+                engine_error: 202,
+                missing: 303,
+                ..OutcomeCounts::default()
+            },
+            standard_error: Some(0.01),
+            interval: Some([0.1, 0.9]),
+            replaced: 404,
+            continued: 505,
+            ..benchmark(100, 1_000)
+        };
+        shown.metrics.push(MetricResult {
+            name: "a_metric_of_a_name_that_is_long_too".to_owned(),
+            value: Some(12.3456),
+            standard_error: Some(0.5),
+            interval: Some([11.0, 14.0]),
+            method: None,
+            higher_is_better: false,
+            items: 100,
+            truncated: 101,
+            failed: 202,
+            missing: 303,
+        });
+        let all = [Shown::first(&result(shown))];
+        let full = text(&all, None);
+        assert!(
+            full.contains("404") && full.contains("505") && widest(&full) > 150,
+            "{full}"
+        );
+        for width in [160, 120, 100, 80] {
+            let text = text(&all, Some(width));
+            let tables = text
+                .lines()
+                .filter(|line| line.starts_with(['|', '+']))
+                .collect::<Vec<_>>()
+                .join("\n");
+            assert!(widest(&tables) <= width, "{width}\n{text}");
+            for count in ["101", "202", "303"] {
+                assert_eq!(tables.matches(count).count(), 2, "{count} at {width}\n{text}");
+            }
+            assert!(text.contains(&"0".repeat(16)), "the evaluation stands below: {text}");
+        }
+    }
+
+    #[test]
+    fn runs_and_suites_are_told_apart_for_as_long_as_there_is_room() {
+        let (one, mut other) = (result(benchmark(4, 4)), result(benchmark(4, 4)));
+        other.run = tidemill_domain::RunId::try_new("another").unwrap();
+        let one = Shown::first(&one);
+        assert_eq!(spare(std::slice::from_ref(&one))[..3], [21, 0, 2]);
+        assert_eq!(spare(&[one, Shown::first(&other)])[13..], [7, 20, 0, 1]);
+    }
+
+    #[test]
+    fn a_regrade_stands_beside_the_first_grades_under_its_own_name() {
+        let first = Shown::first(&result(benchmark(4, 4)));
+        let regrade = Shown {
+            regrade: Some(2),
+            ..first.clone()
+        };
+        let text = text(&[first, regrade], None);
+        let id = "0".repeat(16);
+        assert!(
+            text.contains("final, regrade 2") && text.contains(&format!("{id}/regrade-2")),
+            "{text}"
+        );
+        assert_eq!(text.matches("100.0").count(), 2, "{text}");
     }
 
     #[test]
@@ -454,7 +630,7 @@ pub(crate) mod tests {
             replaced: 3,
             ..benchmark(8, 8)
         };
-        let text = results(&[result(cut)]);
+        let text = full(&[result(cut)]);
         let (header, row) = (text.lines().nth(1).unwrap(), text.lines().nth(3).unwrap());
         for (name, value) in [
             ("in reasoning %", "12.5"),
@@ -465,7 +641,7 @@ pub(crate) mod tests {
             let at = header.find(name).unwrap_or_else(|| panic!("{name}: {text}"));
             assert!(row[at..at + name.len()].trim().ends_with(value), "{name}: {text}");
         }
-        let nothing = results(&[result(benchmark(8, 8))]);
+        let nothing = full(&[result(benchmark(8, 8))]);
         for name in ["in reasoning", "without cut", "cut counted", "replaced"] {
             assert!(!nothing.contains(name), "{nothing}");
         }

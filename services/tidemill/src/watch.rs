@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidemill_domain::RunId;
+use tidemill_domain::{RunId, counted};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::arguments::Watch;
@@ -78,12 +78,12 @@ fn show(args: &Watch, news: &News) -> anyhow::Result<()> {
                     result.state.label()
                 };
                 output::data(&format!(
-                    "{} step {} {}: {} % of {} items, {} truncated, {} failed or missing ({kind})",
+                    "{} step {} {}: {} % of {}, {} truncated, {} failed or missing ({kind})",
                     result.run,
                     result.step,
                     benchmark.name,
                     table::standing(benchmark),
-                    benchmark.items,
+                    counted(benchmark.items, "item"),
                     benchmark.outcomes.truncated,
                     benchmark.outcomes.failed()
                 ))?;

@@ -9,7 +9,7 @@ use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::TypePtr;
 use tidemill_domain::Timestamp;
 
-use crate::{Error, Row};
+use crate::{Error, Row, shown};
 
 /// How often a column holds a value in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub(crate) const COMPLETION_MESSAGE: &str = "completion_message";
 pub(crate) const GRADE_MESSAGE: &str = "grade_message";
 
 /// Every column, in the files' order, which is that of [`Columns::push`]. New ones go to the end.
-const COLUMNS: [(&str, Shape, Kind); 41] = [
+const COLUMNS: [(&str, Shape, Kind); 48] = [
     ("evaluation", Required, Text),
     ("run", Required, Text),
     ("step", Required, Int64),
@@ -85,6 +85,14 @@ const COLUMNS: [(&str, Shape, Kind); 41] = [
     (GRADE_MESSAGE, Optional, Bytes),
     ("truncated_in_reasoning", Optional, Flag),
     ("replaced_characters", Optional, Int64),
+    // JSON: what a metric takes of a sample is a number, or several with their names.
+    ("measures", Optional, Text),
+    ("continuations", Optional, Int32),
+    ("cached_prompt_tokens", Optional, Int64),
+    ("first_token_seconds", Optional, Double),
+    ("cluster", Optional, Text),
+    ("subset", Optional, Text),
+    ("weight", Optional, Double),
 ];
 
 /// The files' schema.
@@ -372,12 +380,324 @@ fn values(row: &Row<'_>) -> Vec<Vec<Value>> {
         message(row.grade.as_ref().map(|grade| &grade.message)),
         of_grade(|grade| Value::Flag(grade.cut_in_reasoning)),
         of_completion(|completion| long(completion.replaced_characters())),
+        row.measures()
+            .map(|measures| measures.to_string().into())
+            .into_iter()
+            .collect(),
+        of_completion(|completion| int(completion.served.continuations)),
+        completed
+            .and_then(|completion| completion.served.cached_tokens)
+            .map(long)
+            .into_iter()
+            .collect(),
+        completed
+            .and_then(shown::first_token_seconds)
+            .map(Value::Double)
+            .into_iter()
+            .collect(),
+        optional(row.item.cluster.as_ref()),
+        optional(row.item.subset.as_ref()),
+        vec![Value::Double(row.item.weight)],
     ]
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+    use parquet::file::properties::WriterProperties;
+    use parquet::file::reader::FileReader as _;
+    use parquet::file::serialized_reader::SerializedFileReader;
+    use parquet::record::Field;
+    use tidemill_domain::{
+        Aggregation, Benchmark, BenchmarkName, ChoiceScore, Completion, Continuation, Digest, Ending, EvaluationEvent,
+        EvaluationId, EvaluationState, Grade, GraderSpec, GroupId, Item, ItemKey, Measured, Metric, MetricSource,
+        Outcome, Penalties, Prompt, Reasoning, RunId, Served, Settings, Source, Step, SuiteName, SuiteRef, TeamId,
+        Tier, Timeline,
+    };
+
     use super::*;
+    use crate::row::{Completed, Graded};
+
+    fn event() -> EvaluationEvent {
+        EvaluationEvent {
+            schema: 1,
+            evaluation: EvaluationId::from_digest(&Digest::of(b"evaluation")),
+            state: EvaluationState::Final,
+            at: Timestamp(9),
+            run: RunId::try_new("run").unwrap(),
+            step: Step(1),
+            team: TeamId::try_new("team").unwrap(),
+            checkpoint: Digest::of(b"weights"),
+            decision_value: None,
+            suite: SuiteRef {
+                name: SuiteName::try_new("suite").unwrap(),
+                version: "1".to_owned(),
+                tier: Tier::Canary,
+            },
+            manifest: Digest::of(b"manifest"),
+            group: GroupId::from_digest(&Digest::of(b"group")),
+            source: Source::Endpoint {
+                urls: Vec::new(),
+                model: "model".to_owned(),
+            },
+            max_in_flight: None,
+            no_cache: false,
+            samples: 1,
+            reason: None,
+            timeline: Timeline::default(),
+            result: None,
+        }
+    }
+
+    fn benchmark() -> Benchmark {
+        let metric = |name: &str, aggregation| Metric {
+            name: name.to_owned(),
+            source: MetricSource::Measure,
+            aggregation,
+            higher_is_better: true,
+        };
+        Benchmark {
+            name: BenchmarkName::try_new("benchmark").unwrap(),
+            settings: Settings {
+                max_tokens: 10,
+                temperature: 0.5,
+                top_p: 1.0,
+                stop: Vec::new(),
+                seed: 7,
+                samples: 1,
+            },
+            grader: GraderSpec::Math { pattern: None },
+            items: 1,
+            blocks: Vec::new(),
+            clusters: None,
+            penalties: Penalties::default(),
+            continuation: Continuation::default(),
+            spare_samples: 0,
+            outlines: Vec::new(),
+            reasoning: Reasoning::default(),
+            metrics: vec![
+                metric("length", Aggregation::Mean),
+                metric("bits", Aggregation::BitsPerWeight),
+                metric("f1", Aggregation::Mcc),
+                metric("none", Aggregation::Mean),
+            ],
+            subsets: None,
+            weights: None,
+        }
+    }
+
+    fn item() -> Item {
+        Item {
+            id: "q1".to_owned(),
+            prompt: Prompt::Text("2 + 2 =".to_owned()),
+            targets: vec!["4".to_owned()],
+            choices: vec!["3".to_owned(), "4".to_owned()],
+            correct_choice: None,
+            cluster: Some("sums".to_owned()),
+            subset: Some("easy".to_owned()),
+            weight: 2.5,
+            material: Vec::new(),
+        }
+    }
+
+    fn key() -> ItemKey {
+        ItemKey {
+            evaluation: event().evaluation,
+            benchmark: 0,
+            item: 0,
+            sample: 0,
+        }
+    }
+
+    fn served() -> Served {
+        Served {
+            cached_tokens: Some(5),
+            reusable_tokens: Some(6),
+            first_token: Some(Timestamp(1_250_000)),
+            continuations: 3,
+        }
+    }
+
+    fn completion() -> Completion {
+        Completion {
+            key: key(),
+            manifest: Digest::of(b"manifest"),
+            ending: Ending::Stop,
+            text: "4".to_owned(),
+            reasoning: Some("two and two".to_owned()),
+            finish_reason: Some("stop".to_owned()),
+            stop_reason: Some("\n".to_owned()),
+            truncated: false,
+            choices: vec![ChoiceScore {
+                log_probability: -0.5,
+                tokens: 1,
+                is_greedy: true,
+            }],
+            detail: None,
+            prompt_tokens: 8,
+            completion_tokens: 2,
+            requests: 2,
+            attempts: 1,
+            cached: false,
+            generation: None,
+            served: served(),
+            engine: "http://engine".to_owned(),
+            started: Timestamp(1_000_000),
+            finished: Timestamp(2_000_000),
+        }
+    }
+
+    fn grade() -> Grade {
+        Grade {
+            key: key(),
+            outcome: Outcome::Correct,
+            score: 1.0,
+            score_before_cut: None,
+            extracted: Some("4".to_owned()),
+            grader: "math@1".to_owned(),
+            reason: Some("equal".to_owned()),
+            truncated: false,
+            cut_in_reasoning: false,
+            replaced: false,
+            prompt_tokens: 8,
+            completion_tokens: 2,
+            requests: 2,
+            cached: false,
+            served: served(),
+            started: Timestamp(1_000_000),
+            finished: Timestamp(2_000_000),
+            graded: Timestamp(3_000_000),
+            extractor: None,
+            span: None,
+            canonical: None,
+            measures: vec![
+                Some(Measured::Value(1.5)),
+                Some(Measured::Weighted {
+                    value: -3.0,
+                    weight: 4.0,
+                }),
+                Some(Measured::Labels { truth: 1, predicted: 0 }),
+                None,
+            ],
+            judge: None,
+        }
+    }
+
+    /// What a reader of a file with this one row sees, by the columns' names.
+    fn written(row: &Row<'_>) -> Vec<(String, Field)> {
+        let mut columns = Columns::new();
+        columns.push(row).unwrap();
+        let properties = Arc::new(WriterProperties::builder().build());
+        let mut writer = SerializedFileWriter::new(Vec::new(), schema().unwrap(), properties).unwrap();
+        columns.write(&mut writer).unwrap();
+        let file = SerializedFileReader::new(Bytes::from(writer.into_inner().unwrap())).unwrap();
+        let row = file.get_row_iter(None).unwrap().next().unwrap().unwrap();
+        row.into_columns()
+    }
+
+    fn cell(cells: &[(String, Field)], name: &str) -> Field {
+        let cell = cells.iter().find(|(column, _)| column == name);
+        cell.unwrap_or_else(|| panic!("no column {name}")).1.clone()
+    }
+
+    #[test]
+    fn a_row_says_what_its_json_says() {
+        let (event, benchmark, item) = (event(), benchmark(), item());
+        let row = Row {
+            event: &event,
+            benchmark: &benchmark,
+            item: &item,
+            ordinals: [0, 0, 0],
+            completion: Some(Completed {
+                message: Bytes::from_static(b"completion"),
+                read: Ok(completion()),
+            }),
+            grade: Some(Graded {
+                message: Bytes::from_static(b"grade"),
+                read: Ok(grade()),
+            }),
+        };
+        let (cells, mut json) = (written(&row), row.json());
+        let measures = serde_json::json!({
+            "length": 1.5,
+            "bits": {"value": -3.0, "weight": 4.0},
+            "f1": {"truth": 1, "predicted": 0},
+            "none": null,
+        });
+        let Field::Str(text) = cell(&cells, "measures") else {
+            panic!("{cells:?}")
+        };
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), measures);
+        assert_eq!(json["measures"], measures);
+        for (name, in_file, in_json) in [
+            ("continuations", Field::Int(3), serde_json::json!(3)),
+            ("cached_prompt_tokens", Field::Long(5), serde_json::json!(5)),
+            ("first_token_seconds", Field::Double(0.25), serde_json::json!(0.25)),
+            ("cluster", Field::Str("sums".to_owned()), serde_json::json!("sums")),
+            ("subset", Field::Str("easy".to_owned()), serde_json::json!("easy")),
+            ("weight", Field::Double(2.5), serde_json::json!(2.5)),
+            ("ending", Field::Str("stop".to_owned()), serde_json::json!("stop")),
+            ("temperature", Field::Double(0.5), serde_json::json!(0.5)),
+            ("max_tokens", Field::Long(10), serde_json::json!(10)),
+        ] {
+            assert_eq!((cell(&cells, name), &json[name]), (in_file, &in_json), "{name}");
+        }
+        // The same for the whole evaluation, or for programs.
+        let apart = [
+            "evaluation",
+            "run",
+            "step",
+            "suite",
+            BENCHMARK_ORDINAL,
+            ITEM_ORDINAL,
+            COMPLETION_MESSAGE,
+            GRADE_MESSAGE,
+        ];
+        let shown = json.as_object_mut().unwrap();
+        let times = shown.remove("times").unwrap();
+        shown.extend(times.as_object().unwrap().clone());
+        let shown: BTreeSet<&str> = shown.keys().map(String::as_str).chain(apart).collect();
+        let columns: BTreeSet<&str> = COLUMNS.iter().map(|(name, ..)| *name).collect();
+        assert_eq!(shown, columns);
+    }
+
+    #[test]
+    fn a_sample_without_anything_has_gaps_and_its_item() {
+        let (event, benchmark) = (event(), benchmark());
+        let item = Item {
+            cluster: None,
+            subset: None,
+            weight: 1.0,
+            ..item()
+        };
+        let row = Row {
+            event: &event,
+            benchmark: &benchmark,
+            item: &item,
+            ordinals: [0, 0, 0],
+            completion: None,
+            grade: None,
+        };
+        let cells = written(&row);
+        for name in [
+            "measures",
+            "continuations",
+            "cached_prompt_tokens",
+            "first_token_seconds",
+            "cluster",
+            "subset",
+        ] {
+            assert_eq!(
+                (cell(&cells, name), &row.json()[name]),
+                (Field::Null, &serde_json::Value::Null),
+                "{name}"
+            );
+        }
+        assert_eq!(cell(&cells, "weight"), Field::Double(1.0));
+    }
 
     #[test]
     fn the_schema_has_every_column() {

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use tidemill_domain::{Digest, EvaluationId};
+use tidemill_domain::{Digest, EvaluationId, counted, counted_as};
 use tidemill_storage::Store;
 
 use crate::reader;
@@ -134,7 +134,11 @@ pub async fn verify(store: &Store, stored: &Stored) -> Result<Index, Error> {
         }
     }
     if rows != stored.rows || rows != index.rows {
-        let detail = format!("its files hold {rows} rows and {} samples are declared", stored.rows);
+        let detail = format!(
+            "its files hold {} and {} declared",
+            counted(rows, "row"),
+            counted_as(stored.rows, "sample is", "samples are")
+        );
         return Err(Error::damaged(&format!("{folder}/{INDEX}"), detail));
     }
     Ok(index)

@@ -21,6 +21,7 @@ mod restore;
 mod retract;
 mod row;
 mod samples;
+mod shown;
 mod writer;
 
 pub use declared::{Layout, item};

@@ -9,7 +9,7 @@ use parquet::column::reader::ColumnReader;
 use parquet::data_type::ByteArray;
 use parquet::file::reader::{FileReader, RowGroupReader};
 use parquet::file::serialized_reader::SerializedFileReader;
-use tidemill_domain::{Digest, ItemKey};
+use tidemill_domain::{Digest, ItemKey, counted};
 use tidemill_storage::Store;
 
 use crate::Error;
@@ -100,8 +100,9 @@ impl Reader {
     async fn next_file(&mut self) -> Result<Arc<SerializedFileReader<Bytes>>, Error> {
         let Some(entry) = self.index.items.get(self.file) else {
             let detail = format!(
-                "it ends after {} rows, and {} are announced",
-                self.position, self.index.rows
+                "it ends after {} of {}",
+                self.position,
+                counted(self.index.rows, "announced row")
             );
             return Err(Error::damaged(&self.folder, detail));
         };

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use tidemill_domain::{Benchmark, Completion, EvaluationEvent, Grade, Item, Prompt};
 
-use crate::Sample;
+use crate::{Sample, shown};
 
 /// A completion's message, and the completion where it decodes.
 #[derive(Debug, Clone)]
@@ -98,6 +98,18 @@ impl<'a> Row<'a> {
             Some(Completed { read: Err(error), .. }) => Some(format!("its completion cannot be read: {error}")),
             None => None,
         })
+    }
+
+    /// What a person or a program is shown of it: what the columns of an archive have, as one object.
+    #[must_use]
+    pub fn json(&self) -> serde_json::Value {
+        shown::json(self)
+    }
+
+    /// What the sample adds to each metric, by the metric's name; `None` without a grade that can be read.
+    #[must_use]
+    pub fn measures(&self) -> Option<serde_json::Value> {
+        self.graded().map(|grade| shown::measures(self.benchmark, grade))
     }
 
     /// The prompt as text; a chat as the JSON of its turns.

@@ -29,6 +29,7 @@ mod result;
 mod time;
 mod trace;
 mod whole;
+mod words;
 
 pub use block::{
     BLOCK_BYTES, BLOCK_ITEMS, Block, BlockRef, ClusterColumn, ClustersRef, Columns, ColumnsRef, Packer, SubsetColumn,
@@ -66,3 +67,4 @@ pub use result::{
 pub use time::Timestamp;
 pub use trace::TraceContext;
 pub use whole::{WholeBenchmark, WholeManifest};
+pub use words::{counted, counted_as};

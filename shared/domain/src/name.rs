@@ -9,7 +9,7 @@ use crate::Digest;
 
 /// A name that cannot be used: empty, too long, or holding a control character.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a {kind} must have {rule}, but {name:?} does not")]
+#[error("{kind} must have {rule}, but {name:?} does not")]
 pub struct InvalidName {
     kind: &'static str,
     rule: &'static str,
@@ -38,7 +38,7 @@ macro_rules! name {
             pub fn try_new(name: impl Into<String>) -> Result<Self, InvalidName> {
                 let name = name.into();
                 if name.is_empty() || name.len() > MAX_NAME_BYTES || name.chars().any(char::is_control) {
-                    return Err(InvalidName { kind: concat!($kind, " name"), rule: NAME_RULE, name });
+                    return Err(InvalidName { kind: concat!("a ", $kind, " name"), rule: NAME_RULE, name });
                 }
                 Ok(Self(name))
             }
@@ -164,12 +164,12 @@ macro_rules! short_id {
 short_id!(
     /// An evaluation: one checkpoint measured by one suite. Made from what is evaluated, so the same request has the same id.
     EvaluationId,
-    "evaluation id"
+    "an evaluation id"
 );
 short_id!(
     /// A server group: the engine replicas that hold one checkpoint.
     GroupId,
-    "group id"
+    "a group id"
 );
 
 #[cfg(test)]
@@ -189,6 +189,12 @@ mod tests {
         let id = EvaluationId::from_digest(&Digest::of(b"x"));
         assert_eq!(id.as_str().len(), 16);
         assert_eq!(id.as_str().parse::<EvaluationId>().unwrap(), id);
-        assert!("0123456789ABCDEF".parse::<EvaluationId>().is_err());
+        let refused = "0123456789ABCDEF".parse::<EvaluationId>().unwrap_err().to_string();
+        assert!(
+            refused.starts_with("an evaluation id must have 16 hexadecimal digits"),
+            "{refused}"
+        );
+        let refused = RunId::try_new("").unwrap_err().to_string();
+        assert!(refused.starts_with("a run name must have 1 to 200 bytes"), "{refused}");
     }
 }

@@ -86,7 +86,7 @@ pub struct BenchmarkResult {
     pub standard_error: Option<f64>,
     /// 95 % interval of the mean.
     pub interval: Option<[f64; 2]>,
-    /// How the interval was made: `wilson`, `normal`, `student_t`, `bootstrap_bca` or `bootstrap_percentile`.
+    /// How the interval was made: `wilson`, `student_t`, `normal`, `bootstrap_bca`, `bootstrap_percentile` or `unseen_share`.
     #[serde(default)]
     pub method: Option<String>,
     /// Items that the mean is over: those with a scored sample.
@@ -226,7 +226,7 @@ pub struct GroupResult {
     pub standard_error: Option<f64>,
     /// 95 % interval.
     pub interval: Option<[f64; 2]>,
-    /// How the interval was made.
+    /// How the interval was made: `of_members`, from those of its benchmarks; `normal` or `wilson` in results of older versions.
     pub method: Option<String>,
     /// Declared items.
     pub items: u64,

@@ -4,7 +4,7 @@
 //! passed the gate (`Echo::check`), and where the tokens of the context end is taken from the tokens themselves, then
 //! from offsets that prove consistent, and else from a count of the context's tokens; never guessed.
 
-use tidemill_domain::ChoiceScore;
+use tidemill_domain::{ChoiceScore, counted};
 
 use crate::classify::{hidden_error, settle};
 use crate::text::Text;
@@ -153,7 +153,7 @@ impl<'a> Echo<'a> {
             return Err(Fault::NotEchoed("the response has none"));
         }
         if tokens.len() != logprobs.len() {
-            let what = format!("{} for {} tokens", logprobs.len(), tokens.len());
+            let what = format!("{} for {}", logprobs.len(), counted(tokens.len() as u64, "token"));
             return Err(Fault::Implausible(what));
         }
         let echoed = asked.is_echoed(text.as_deref(), logprobs.len(), generated);
@@ -162,7 +162,11 @@ impl<'a> Echo<'a> {
             Some(count) if logprobs.len() == count || logprobs.len() == count + generated => count,
             _ if !echoed => return Err(Fault::NotEchoed("echo was ignored")),
             Some(count) => {
-                let what = format!("{} for {count} tokens of the prompt", logprobs.len());
+                let what = format!(
+                    "{} for {} of the prompt",
+                    logprobs.len(),
+                    counted(count as u64, "token")
+                );
                 return Err(Fault::Implausible(what));
             }
             None => logprobs.len() - generated.min(logprobs.len()),

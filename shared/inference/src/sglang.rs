@@ -9,7 +9,7 @@
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use tidemill_domain::{ChoiceScore, EngineKind};
+use tidemill_domain::{ChoiceScore, EngineKind, counted};
 
 use crate::body::{KeepStop, Words};
 use crate::classify::settle;
@@ -189,8 +189,9 @@ fn read(body: &[u8], border: u64) -> Result<Verdict<Scored>, Earlier> {
     }
     if entries.len() as u64 != expected {
         return Ok(implausible(&format!(
-            "{} for {expected} tokens of the prompt",
-            entries.len()
+            "{} for {} of the prompt",
+            entries.len(),
+            counted(expected, "token")
         )));
     }
     let logprobs: Vec<Option<f64>> = entries.iter().map(|entry| entry.0).collect();

@@ -190,6 +190,9 @@ impl Units {
 impl Resampling {
     /// Below this many draws the ends of an interval are those of chance.
     pub const FEWEST: u32 = 2_000;
+    /// With fewer units than this there are so few different draws that their quantiles claim too much: 7 units that are
+    /// each 0 or 1 have 8 means. Whoever has an interval by the error takes it.
+    pub const FEWEST_UNITS: usize = 8;
 }
 
 impl Default for Resampling {

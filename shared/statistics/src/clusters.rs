@@ -1,5 +1,7 @@
 //! The mean over items of which only clusters are independent, in one pass that holds two numbers a cluster.
 
+use crate::effective_count;
+
 /// Collects the scores of items that belong to clusters.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Clusters {
@@ -65,6 +67,12 @@ impl Clusters {
         self.count().saturating_sub(1) as f64
     }
 
+    /// How many clusters of equal weight tell as much as these.
+    #[must_use]
+    pub fn effective_count(&self) -> f64 {
+        effective_count(self.filled().map(|cluster| cluster.weight))
+    }
+
     /// The (weighted) mean score over items; `None` without items.
     #[must_use]
     pub fn mean(&self) -> Option<f64> {
@@ -117,6 +125,7 @@ mod tests {
         assert_close(clusters.mean().unwrap(), 4.0 / 7.0);
         assert_close(clusters.standard_error().unwrap(), 3.0 / 49.0);
         assert_eq!(clusters.degrees_of_freedom(), 2.0);
+        assert_close(clusters.effective_count(), 49.0 / 17.0);
     }
 
     #[test]

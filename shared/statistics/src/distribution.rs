@@ -115,3 +115,25 @@ pub(crate) fn coin_at_most(heads: u64, throws: u64) -> f64 {
     }
     sum
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of `scipy.stats.t.ppf(0.975, df)`.
+    #[test]
+    fn few_degrees_of_freedom_take_many_standard_errors() {
+        for (free, expected) in [
+            (1.0, 12.706_205),
+            (2.0, 4.302_653),
+            (3.0, 3.182_446),
+            (5.0, 2.570_582),
+            (7.0, 2.364_624),
+            (10.0, 2.228_139),
+            (30.0, 2.042_272),
+        ] {
+            let found = student_quantile(0.975, free);
+            assert!((found - expected).abs() < 1e-6, "{free}: {found} is not {expected}");
+        }
+    }
+}

@@ -221,6 +221,7 @@ fn groups_agree_with_all_items_together() {
     let part = |part: &Value| Part {
         mean: number(&part[0]),
         standard_error: Some(number(&part[1])),
+        interval: None,
         items: whole(&part[2]),
         weight: number(&part[3]),
     };

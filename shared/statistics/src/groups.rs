@@ -7,6 +7,8 @@ pub struct Part {
     pub mean: f64,
     /// The standard error of that; `None` where it has too few items.
     pub standard_error: Option<f64>,
+    /// Its 95 % interval.
+    pub interval: Option<[f64; 2]>,
     /// The items that the mean is over.
     pub items: u64,
     /// How much it, or each of its items, counts; 1 where nothing else is said.
@@ -18,6 +20,22 @@ pub struct Part {
 #[must_use]
 pub fn macro_mean(parts: &[Part]) -> Option<(f64, Option<f64>)> {
     weighted(parts, |part| part.weight)
+}
+
+/// The 95 % interval of [`macro_mean`]: the distances to the ends of the benchmarks' own intervals add up as errors do. So a
+/// benchmark of few items, or one that shows no spread, takes as much room as it has by itself. `None` where a part that
+/// counts has none.
+///
+/// Source: Zou and Donner, "Construction of confidence limits about effect measures: a general approach", 2008.
+#[must_use]
+pub fn macro_interval(parts: &[Part]) -> Option<[f64; 2]> {
+    of_intervals(parts, |part| part.weight)
+}
+
+/// The 95 % interval of [`micro_mean`], as [`macro_interval`].
+#[must_use]
+pub fn micro_interval(parts: &[Part]) -> Option<[f64; 2]> {
+    of_intervals(parts, |part| part.weight * part.items as f64)
 }
 
 /// The mean over all items of all benchmarks, each item by its benchmark's weight, and its error √(Σ w² n² SE²) / Σ w n: each
@@ -64,6 +82,32 @@ fn weighted(parts: &[Part], weight: impl Fn(&Part) -> f64) -> Option<(f64, Optio
     Some((mean, error))
 }
 
+/// The degrees of freedom of the error of a sum of independent figures, from the variance that each adds and its own degrees
+/// of freedom; `None` where nothing varies.
+///
+/// Source: Welch, "The Generalization of Student's Problem when Several Different Population Variances are Involved", 1947.
+#[must_use]
+pub fn welch_satterthwaite(parts: impl IntoIterator<Item = (f64, f64)>) -> Option<f64> {
+    let varying = parts.into_iter().filter(|(variance, _)| *variance > 0.0);
+    let (sum, squares) = varying.fold((0.0, 0.0), |(sum, squares), (variance, free)| {
+        (sum + variance, squares + variance * variance / free)
+    });
+    let free = sum * sum / squares;
+    free.is_finite().then_some(free)
+}
+
+fn of_intervals(parts: &[Part], weight: impl Fn(&Part) -> f64) -> Option<[f64; 2]> {
+    let (mean, _) = weighted(parts, &weight)?;
+    let (mut below, mut above, mut total) = (0.0_f64, 0.0_f64, 0.0);
+    for part in parts.iter().filter(|part| weight(part) > 0.0) {
+        let ([low, high], share) = (part.interval?, weight(part));
+        below = below.hypot(share * (part.mean - low));
+        above = above.hypot(share * (high - part.mean));
+        total += share;
+    }
+    Some([mean - below / total, mean + above / total])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,9 +116,50 @@ mod tests {
         Part {
             mean,
             standard_error,
+            interval: standard_error.map(|error| crate::normal_interval(mean, error)),
             items,
             weight,
         }
+    }
+
+    #[test]
+    fn degrees_of_freedom_add_up_where_variances_are_even_and_are_those_of_the_largest_else() {
+        assert_eq!(welch_satterthwaite([(2.0, 5.0), (2.0, 5.0)]), Some(10.0));
+        assert_eq!(welch_satterthwaite([(2.0, 5.0), (0.0, 1.0)]), Some(5.0));
+        // By hand: (1 + 3)² / (1/4 + 9/9).
+        assert_eq!(welch_satterthwaite([(1.0, 4.0), (3.0, 9.0)]), Some(12.8));
+        assert_eq!(welch_satterthwaite([(0.0, 4.0)]), None);
+        assert_eq!(welch_satterthwaite([]), None);
+    }
+
+    #[test]
+    fn even_intervals_give_that_of_the_groups_error_and_others_the_room_that_they_have() {
+        let parts = [part(0.2, Some(0.03), 100, 1.0), part(0.8, Some(0.04), 300, 2.0)];
+        for (mean, interval) in [
+            (macro_mean(&parts), macro_interval(&parts)),
+            (micro_mean(&parts), micro_interval(&parts)),
+        ] {
+            let (mean, error) = mean.unwrap();
+            let (found, expected) = (interval.unwrap(), crate::normal_interval(mean, error.unwrap()));
+            assert!((found[0] - expected[0]).abs() < 1e-12 && (found[1] - expected[1]).abs() < 1e-12);
+        }
+        let all_right = Part {
+            interval: crate::wilson_interval(10, 10),
+            ..part(1.0, Some(0.0), 10, 1.0)
+        };
+        // Wilson's lower end of 10 of 10 is 0.7225.
+        let [low, high] = macro_interval(&[all_right, all_right]).unwrap();
+        assert!(
+            (low - (1.0 - 0.277_533 / 2_f64.sqrt())).abs() < 1e-5 && high == 1.0,
+            "{low} {high}"
+        );
+        let unknown = Part {
+            interval: None,
+            ..all_right
+        };
+        assert_eq!(macro_interval(&[all_right, unknown]), None);
+        let weightless = Part { weight: 0.0, ..unknown };
+        assert_eq!(macro_interval(&[all_right, weightless]), macro_interval(&[all_right]));
     }
 
     #[test]

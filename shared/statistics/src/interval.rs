@@ -15,8 +15,12 @@ pub enum Method {
     Wilson,
     /// The value plus and minus standard errors, by the normal distribution.
     Normal,
-    /// The value plus and minus standard errors, by Student's distribution: few clusters, or a difference.
+    /// The value plus and minus standard errors, by Student's distribution: few items, clusters, or a difference.
     Student,
+    /// What values that were all alike leave open.
+    Unseen,
+    /// From the intervals of a group's members.
+    Members,
     /// Quantiles of resampled values.
     Percentile,
     /// Quantiles of resampled values, corrected for bias and for an error that changes with the value.
@@ -31,6 +35,8 @@ impl Method {
             Self::Wilson => "wilson",
             Self::Normal => "normal",
             Self::Student => "student_t",
+            Self::Unseen => "unseen_share",
+            Self::Members => "of_members",
             Self::Percentile => "bootstrap_percentile",
             Self::Bca => "bootstrap_bca",
         }
@@ -47,14 +53,19 @@ pub fn wilson_interval(right: u64, items: u64) -> Option<[f64; 2]> {
     if items == 0 {
         return None;
     }
-    let (share, count) = (right as f64 / items as f64, items as f64);
+    Some(wilson_of_share(right as f64 / items as f64, items as f64))
+}
+
+/// As [`wilson_interval`], of a share of so many items as [`effective_count`](crate::effective_count) gives: a fraction, above 0.
+#[must_use]
+pub fn wilson_of_share(share: f64, count: f64) -> [f64; 2] {
     let z2 = Z_95 * Z_95;
     let scale = 1.0 + z2 / count;
     let centre = (share + z2 / (2.0 * count)) / scale;
     let half = Z_95 / scale * (share * (1.0 - share) / count + z2 / (4.0 * count * count)).sqrt();
-    let low = if right == 0 { 0.0 } else { (centre - half).max(0.0) };
-    let high = if right == items { 1.0 } else { (centre + half).min(1.0) };
-    Some([low, high])
+    let low = if share <= 0.0 { 0.0 } else { (centre - half).max(0.0) };
+    let high = if share >= 1.0 { 1.0 } else { (centre + half).min(1.0) };
+    [low, high]
 }
 
 /// The 95 % interval of a value by its standard error.

@@ -94,6 +94,16 @@ impl Weighted {
         self.weight
     }
 
+    /// How many items of equal weight tell as much as these: (Σ w)² / Σ w², as [`crate::effective_count`]; 0 without items.
+    #[must_use]
+    pub fn effective_count(&self) -> f64 {
+        if self.count > 0 {
+            self.weight * self.weight / self.squares[0]
+        } else {
+            0.0
+        }
+    }
+
     /// The weighted mean, Σ w s / Σ w; `None` without items.
     #[must_use]
     pub fn mean(&self) -> Option<f64> {
@@ -167,8 +177,12 @@ mod tests {
             (weighted.count(), weighted.mean(), weighted.standard_error()),
             (0, None, None)
         );
+        assert_eq!(weighted.effective_count(), 0.0);
         weighted.push(0.25, 3.0);
         assert_eq!((weighted.mean(), weighted.standard_error()), (Some(0.25), None));
+        assert_eq!(weighted.effective_count(), 1.0);
+        weighted.push(0.25, 1.0);
+        assert_eq!(weighted.effective_count(), 1.6);
     }
 
     /// Log-likelihoods of long documents lie far from 0 and close to each other.

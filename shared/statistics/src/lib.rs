@@ -8,6 +8,7 @@
 //! `docs/statistics.md` says which figure is used when. The figures are compared with those of SciPy, statsmodels and
 //! scikit-learn: `ops/statistics/golden.py` computes what the tests read.
 
+mod alike;
 mod bootstrap;
 mod clusters;
 mod corpus;
@@ -26,13 +27,18 @@ mod samples;
 #[cfg(test)]
 mod golden_tests;
 
+pub use alike::{effective_count, is_rounding, unseen_interval, unseen_share};
 pub use bootstrap::{Jackknife, Resampled, Resampling, Units};
 pub use clusters::Clusters;
 pub use corpus::{bits_per_weight, perplexity};
 pub use coverage::bounds;
 pub use distribution::{normal_p, normal_quantile, student_p, student_quantile};
-pub use groups::{Part, macro_mean, micro_mean, pooled_standard_error};
-pub use interval::{CONFIDENCE, Method, Z_95, clip, normal_interval, student_interval, wilson_interval};
+pub use groups::{
+    Part, macro_interval, macro_mean, micro_interval, micro_mean, pooled_standard_error, welch_satterthwaite,
+};
+pub use interval::{
+    CONFIDENCE, Method, Z_95, clip, normal_interval, student_interval, wilson_interval, wilson_of_share,
+};
 pub use items::{Items, Weighted};
 pub use labels::{Average, Pairs};
 pub use many::holm;

@@ -1,7 +1,7 @@
 //! The difference of two models on the same items.
 
 use crate::interval::{Method, student_interval};
-use crate::{Clusters, Resampling, Units, Weighted, student_p};
+use crate::{Clusters, Resampling, Units, Weighted, is_rounding, student_p};
 
 /// One item that both models were scored on, samples averaged within it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -21,10 +21,13 @@ pub struct Pair {
 pub struct Difference {
     /// The (weighted) mean over items of the second score minus the first.
     pub mean: f64,
-    /// Its standard error, from the items' differences or from those of clusters; `None` below two.
+    /// Its standard error, from the items' differences or from those of clusters; `None` below two. 0 where all of these are
+    /// alike but for rounding.
     pub standard_error: Option<f64>,
     /// Items or clusters less one.
     pub degrees_of_freedom: f64,
+    /// How many items, or clusters, of equal weight tell as much as these.
+    pub effective_units: f64,
     /// The 95 % interval, and how it was made.
     pub interval: Option<([f64; 2], Method)>,
     /// The probability of a difference this large, either way, where there is none; `None` where nothing varies.
@@ -53,7 +56,7 @@ impl Pair {
 /// Source: Miller, "Adding Error Bars to Evals", arXiv 2411.00640.
 #[must_use]
 pub fn difference(pairs: &[Pair]) -> Option<Difference> {
-    let (mean, standard_error, degrees_of_freedom) = if has_clusters(pairs) {
+    let (mean, standard_error, degrees_of_freedom, effective_units) = if has_clusters(pairs) {
         let mut clusters = Clusters::default();
         for (pair, cluster) in pairs.iter().zip(cluster_of_each(pairs)) {
             clusters.push_weighted(cluster as usize, pair.difference(), pair.weight);
@@ -62,6 +65,7 @@ pub fn difference(pairs: &[Pair]) -> Option<Difference> {
             clusters.mean()?,
             clusters.standard_error(),
             clusters.degrees_of_freedom(),
+            clusters.effective_count(),
         )
     } else {
         let mut items = Weighted::default();
@@ -69,8 +73,11 @@ pub fn difference(pairs: &[Pair]) -> Option<Difference> {
             items.push(pair.difference(), pair.weight);
         }
         let free = items.count().saturating_sub(1) as f64;
-        (items.mean()?, items.standard_error(), free)
+        (items.mean()?, items.standard_error(), free, items.effective_count())
     };
+    let largest = pairs.iter().map(|pair| pair.first.abs().max(pair.second.abs()));
+    let magnitude = largest.fold(0.0, f64::max);
+    let standard_error = standard_error.map(|error| if is_rounding(error, magnitude) { 0.0 } else { error });
     let spread = standard_error.filter(|error| *error > 0.0);
     let interval = standard_error.and_then(|error| student_interval(mean, error, degrees_of_freedom));
     let [wins, losses, ties] = pairs.iter().fold([0; 3], |mut counts, pair| {
@@ -85,6 +92,7 @@ pub fn difference(pairs: &[Pair]) -> Option<Difference> {
         mean,
         standard_error,
         degrees_of_freedom,
+        effective_units,
         interval: interval.map(|interval| (interval, Method::Student)),
         p: match spread {
             Some(error) => student_p(mean / error, degrees_of_freedom),
@@ -98,7 +106,7 @@ pub fn difference(pairs: &[Pair]) -> Option<Difference> {
 }
 
 /// The 95 % interval of the mean difference by resampling items, or clusters where any item has one, with both models'
-/// scores kept together; `None` below two of them.
+/// scores kept together; `None` below [`Resampling::FEWEST_UNITS`] of them.
 #[must_use]
 pub fn difference_by_bootstrap(pairs: &[Pair], resampling: Resampling) -> Option<([f64; 2], Method)> {
     let mut units = Units::new(2);
@@ -107,6 +115,9 @@ pub fn difference_by_bootstrap(pairs: &[Pair], resampling: Resampling) -> Option
     }
     if has_clusters(pairs) {
         units = units.merged(&cluster_of_each(pairs));
+    }
+    if units.len() < Resampling::FEWEST_UNITS {
+        return None;
     }
     let mean = |sums: &[f64]| (sums[1] > 0.0).then(|| sums[0] / sums[1]);
     let resampled = units.bootstrap(resampling, &mean)?;
@@ -173,12 +184,31 @@ mod tests {
             (1.0, None, None, None)
         );
         assert_eq!(difference(&pairs(&[(0.0, 1.0), (0.0, 1.0)])).unwrap().p, None);
+        let shifted: Vec<(f64, f64)> = (1..40)
+            .map(|item| (f64::from(item) / 50.0, f64::from(item) / 50.0 + 0.1))
+            .collect();
+        let rounded = difference(&pairs(&shifted)).unwrap();
+        assert_eq!(
+            (rounded.standard_error, rounded.p),
+            (Some(0.0), None),
+            "rounding is no spread"
+        );
         assert_eq!(difference(&[]), None);
     }
 
     #[test]
     fn items_of_one_cluster_are_one_observation() {
-        let mut repeated = pairs(&[(0.0, 1.0), (1.0, 0.0), (0.0, 0.5)]);
+        let scores = [
+            (0.0, 1.0),
+            (1.0, 0.0),
+            (0.0, 0.5),
+            (0.5, 0.5),
+            (0.25, 1.0),
+            (1.0, 1.0),
+            (0.0, 0.25),
+            (0.75, 0.5),
+        ];
+        let mut repeated = pairs(&scores);
         let alone = difference(&repeated).unwrap();
         for (index, pair) in repeated.iter_mut().enumerate() {
             pair.cluster = Some(index as u32 * 10);
@@ -189,10 +219,16 @@ mod tests {
         }
         let clustered = difference(&repeated).unwrap();
         assert!((clustered.standard_error.unwrap() - alone.standard_error.unwrap()).abs() < 1e-15);
-        assert_eq!(clustered.degrees_of_freedom, 2.0);
+        assert_eq!(clustered.degrees_of_freedom, 7.0);
+        assert!((clustered.effective_units - 8.0).abs() < 1e-12);
         let resampling = Resampling::default();
         let (of_clusters, _) = difference_by_bootstrap(&repeated, resampling).unwrap();
-        let (of_items, _) = difference_by_bootstrap(&pairs(&[(0.0, 1.0), (1.0, 0.0), (0.0, 0.5)]), resampling).unwrap();
+        let (of_items, _) = difference_by_bootstrap(&pairs(&scores), resampling).unwrap();
         assert!((of_clusters[0] - of_items[0]).abs() < 1e-12 && (of_clusters[1] - of_items[1]).abs() < 1e-12);
+        assert_eq!(
+            difference_by_bootstrap(&pairs(&scores[1..]), resampling),
+            None,
+            "too few to draw from"
+        );
     }
 }

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
 use tidemill_codec::Wire;
-use tidemill_domain::{Block, BlockRef, ClustersRef, Columns, ColumnsRef, Digest, Item, ItemKey, Manifest, Outline};
+use tidemill_domain::{
+    Block, BlockRef, ClustersRef, Columns, ColumnsRef, Digest, Item, ItemKey, Manifest, Outline, counted,
+};
 use tokio::task::{JoinError, JoinSet};
 
 use crate::objects::{Kind, sealed};
@@ -129,8 +131,8 @@ impl Store {
             what: Kind::Block,
             digest: place.digest.clone(),
             detail: format!(
-                "it holds {} items, and its manifest looks for one beyond them",
-                block.items.len()
+                "it holds {}, and its manifest looks for one beyond",
+                counted(block.items.len() as u64, "item")
             ),
         })
     }

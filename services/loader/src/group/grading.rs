@@ -1,6 +1,7 @@
 //! Back-pressure from grading: while as many completions wait for their grades as may, nothing more is released.
 
 use async_nats::jetstream::consumer::pull;
+use tidemill_domain::counted_as;
 use tidemill_service::{Context, Obstacle, Waiting};
 use tidemill_streams::durable;
 
@@ -41,7 +42,14 @@ impl Grading {
             }
             return;
         }
-        let reason = format!("{ungraded} completions wait for their grades; with {bound} nothing more is released");
+        let reason = format!(
+            "{}; with {bound} nothing more is released",
+            counted_as(
+                ungraded,
+                "completion waits for its grade",
+                "completions wait for their grades"
+            )
+        );
         match &self.waiting {
             Some(waiting) => waiting.because(&reason),
             None => {

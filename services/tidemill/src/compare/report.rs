@@ -5,12 +5,13 @@ use std::collections::{BTreeSet, HashMap};
 use anyhow::bail;
 use serde::Serialize;
 use tidemill_aggregator::{Both, difference_of_figures};
-use tidemill_domain::{EvaluationId, Group, GroupMean, Metric, RunId, Step};
+use tidemill_domain::{EvaluationId, Metric, RunId, Step};
 use tidemill_statistics::{
-    Design, Difference, Discordant, Pair, Part, Resampling, Spread, difference, difference_by_bootstrap, holm,
-    macro_mean, micro_mean, normal_interval, normal_p, student_interval, student_p, within_variance,
+    Design, Difference, Discordant, Method, Pair, Resampling, Spread, difference, difference_by_bootstrap, holm,
+    student_interval, student_p, unseen_interval, unseen_share, within_variance,
 };
 
+use crate::compare::groups::{GroupRow, groups};
 use crate::compare::side::{Scored, Scores, Side, is_of_corpus};
 use crate::compare::unlike::Unlike;
 
@@ -27,7 +28,10 @@ pub(crate) struct Report {
     /// Settings that the two do not share, which were allowed.
     pub(crate) allowed: Vec<Unlike>,
     pub(crate) benchmarks: Vec<Row>,
+    /// Those of what is compared; beside scores also those of metrics.
     pub(crate) groups: Vec<GroupRow>,
+    /// Groups that are not compared: one side does not have them, or not alike, or a benchmark of them has no figure.
+    pub(crate) groups_not_compared: Vec<String>,
     /// Benchmarks that the second does not have.
     pub(crate) only_in_first: Vec<String>,
     /// Benchmarks that the first does not have.
@@ -36,7 +40,7 @@ pub(crate) struct Report {
     pub(crate) without_metric: Vec<String>,
     /// The largest drop that is accepted, where one was given.
     pub(crate) max_drop: Option<f64>,
-    /// Benchmarks and groups that are worse by more.
+    /// Benchmarks, and groups of what is compared, that are worse by more.
     pub(crate) dropped: Vec<String>,
 }
 
@@ -66,9 +70,12 @@ pub(crate) struct Row {
     pub(crate) difference: Option<f64>,
     pub(crate) standard_error: Option<f64>,
     pub(crate) degrees_of_freedom: Option<f64>,
-    /// 95 %, by Student's distribution from the differences of items, or of clusters.
+    /// 95 %, by Student's distribution from the differences of items, or of clusters; of differences that are all alike, what
+    /// their number leaves open.
     pub(crate) interval: Option<[f64; 2]>,
-    /// 95 %, by resampling items, or clusters, of both sides together.
+    /// `student_t`, or `unseen_share` where nothing varies.
+    pub(crate) method: Option<&'static str>,
+    /// 95 %, by resampling items, or clusters, of both sides together; `None` where these are few, or nothing varies.
     pub(crate) bootstrap_interval: Option<[f64; 2]>,
     /// Of no difference: by McNemar's test where every item is right or wrong and independent, else by the paired t-test, or by
     /// the jackknife's error of a figure of the whole corpus.
@@ -84,6 +91,9 @@ pub(crate) struct Row {
     pub(crate) mcnemar: Option<McNemar>,
     /// The smallest difference that such a comparison sees with a power of 80 % at 5 % false alarms.
     pub(crate) minimum_detectable: Option<f64>,
+    /// The error that it is computed from: where nothing varies, that of the differences that may have gone unseen.
+    #[serde(skip)]
+    pub(super) planning_error: Option<f64>,
     /// Where the variance of the differences comes from, as far as several samples tell.
     pub(crate) noise: Option<Noise>,
     pub(crate) only_in_first: Named,
@@ -135,22 +145,6 @@ pub(crate) struct Named {
     pub(crate) items: Vec<String>,
 }
 
-/// The mean difference over the benchmarks of a group, which are taken to be independent.
-#[derive(Debug, Clone, Serialize)]
-pub(crate) struct GroupRow {
-    pub(crate) group: String,
-    pub(crate) higher_is_better: bool,
-    /// Over benchmarks, or over the items of all.
-    pub(crate) mean: &'static str,
-    pub(crate) benchmarks: Vec<String>,
-    pub(crate) difference: Option<f64>,
-    pub(crate) standard_error: Option<f64>,
-    /// 95 %, by the normal distribution.
-    pub(crate) interval: Option<[f64; 2]>,
-    pub(crate) p: Option<f64>,
-    pub(crate) minimum_detectable: Option<f64>,
-}
-
 /// Ids that are named of each kind.
 const NAMED: usize = 100;
 
@@ -188,25 +182,12 @@ pub(crate) fn compare(
     allowed: Vec<Unlike>,
     max_drop: Option<f64>,
 ) -> Report {
-    let (mut benchmarks, mut without_metric) = (Vec::new(), Vec::new());
-    for one in &first.benchmarks {
-        let Some(other) = second.benchmarks.iter().find(|other| other.name == one.name) else {
-            continue;
-        };
-        match (metric, &one.metric, &other.metric) {
-            (None, ..) => benchmarks.push(row(one, other, true)),
-            (Some(_), Some((_, metric)), Some(_)) if is_of_corpus(metric) => {
-                benchmarks.push(corpus_row(metric, one, other));
-            }
-            (Some(_), Some((_, metric)), Some(_)) => benchmarks.push(row(one, other, metric.higher_is_better)),
-            _ => without_metric.push(one.name.clone()),
-        }
-    }
+    let (mut benchmarks, without_metric) = rows(&first.benchmarks, &second.benchmarks, metric);
     let p_values: Vec<Option<f64>> = benchmarks.iter().map(|row| row.p).collect();
     for (row, adjusted) in benchmarks.iter_mut().zip(holm(&p_values)) {
         row.p_holm = adjusted;
     }
-    let groups = groups(first, second, metric, &benchmarks);
+    let (groups, groups_not_compared) = groups(first, second, metric, &benchmarks);
     let has_dropped = |difference: Option<f64>, higher_is_better: bool| {
         let worse = difference.map(|difference| if higher_is_better { -difference } else { difference });
         max_drop.zip(worse).is_some_and(|(most, worse)| worse > most)
@@ -217,7 +198,7 @@ pub(crate) fn compare(
         .map(|row| row.benchmark.clone());
     let of_groups = groups
         .iter()
-        .filter(|row| has_dropped(row.difference, row.higher_is_better))
+        .filter(|row| row.metric.as_deref() == metric && has_dropped(row.difference, row.higher_is_better))
         .map(|row| row.group.clone());
     Report {
         schema: 1,
@@ -228,11 +209,35 @@ pub(crate) fn compare(
         allowed,
         dropped: of_benchmarks.chain(of_groups).collect(),
         groups,
+        groups_not_compared,
         only_in_first: missing_in(first, second),
         only_in_second: missing_in(second, first),
         benchmarks,
         max_drop,
     }
+}
+
+/// Every benchmark of both, and the names of those that do not have the metric on both sides.
+pub(super) fn rows<'a>(
+    first: impl IntoIterator<Item = &'a Scored>,
+    second: &[Scored],
+    metric: Option<&str>,
+) -> (Vec<Row>, Vec<String>) {
+    let (mut rows, mut without_metric) = (Vec::new(), Vec::new());
+    for one in first {
+        let Some(other) = second.iter().find(|other| other.name == one.name) else {
+            continue;
+        };
+        match (metric, &one.metric, &other.metric) {
+            (None, ..) => rows.push(row(one, other, true)),
+            (Some(_), Some((_, metric)), Some(_)) if is_of_corpus(metric) => {
+                rows.push(corpus_row(metric, one, other));
+            }
+            (Some(_), Some((_, metric)), Some(_)) => rows.push(row(one, other, metric.higher_is_better)),
+            _ => without_metric.push(one.name.clone()),
+        }
+    }
+    (rows, without_metric)
 }
 
 fn compared(side: &Side) -> Compared {
@@ -272,7 +277,9 @@ fn row(first: &Scored, second: &Scored, higher_is_better: bool) -> Row {
         },
     });
     let standard_error = found.and_then(|found| found.standard_error);
-    let is_binary = first.samples == 1 && second.samples == 1 && pairs.iter().all(is_right_or_wrong);
+    let are_shares = pairs.iter().all(is_right_or_wrong);
+    let is_binary = first.samples == 1 && second.samples == 1 && are_shares;
+    let room = Room::of(found.as_ref(), first.metric.is_none() || are_shares);
     let discordant = (is_binary && !pairs.is_empty()).then(|| discordant(&pairs));
     let (p, test) = p(found.as_ref(), discordant, &pairs);
     Row {
@@ -295,8 +302,11 @@ fn row(first: &Scored, second: &Scored, higher_is_better: bool) -> Row {
         difference: found.map(|found| found.mean),
         standard_error,
         degrees_of_freedom: found.map(|found| found.degrees_of_freedom),
-        interval: found.and_then(|found| found.interval).map(|(interval, _)| interval),
-        bootstrap_interval: bootstrap(&pairs),
+        interval: room.interval.map(|(interval, _)| interval),
+        method: room.interval.map(|(_, method)| method.label()),
+        bootstrap_interval: standard_error
+            .filter(|error| *error > 0.0)
+            .and_then(|_| bootstrap(&pairs)),
         p,
         test,
         p_holm: None,
@@ -309,11 +319,51 @@ fn row(first: &Scored, second: &Scored, higher_is_better: bool) -> Row {
             p_exact: discordant.p_exact(),
             p_mid: discordant.p_mid(),
         }),
-        minimum_detectable: standard_error.map(|error| Design::default().detectable(error)),
+        minimum_detectable: room.planning_error.map(|error| Design::default().detectable(error)),
+        planning_error: room.planning_error,
         noise: noise(&pairs, &common),
         only_in_first: Named::only_in(first, second),
         only_in_second: Named::only_in(second, first),
         without_score: Named::unknown(&common),
+    }
+}
+
+/// What a difference leaves open: its interval, and the error by which it is said what could have been seen.
+struct Room {
+    interval: Option<([f64; 2], Method)>,
+    planning_error: Option<f64>,
+}
+
+impl Room {
+    /// Differences that are all alike, as when both agree on every item, show no spread; a share of others may have gone
+    /// unseen. How far those would be off is known of scores and shares alone, `are_shares`: from -1 to 1.
+    fn of(found: Option<&Difference>, are_shares: bool) -> Self {
+        let varying = Self {
+            interval: found.and_then(|found| found.interval),
+            planning_error: found.and_then(|found| found.standard_error),
+        };
+        match found {
+            Some(found) if found.standard_error == Some(0.0) => Self::unseen(found).filter(are_shares),
+            _ => varying,
+        }
+    }
+
+    fn unseen(found: &Difference) -> Self {
+        let units = found.effective_units;
+        Self {
+            interval: Some((unseen_interval(found.mean, units, [-1.0, 1.0]), Method::Unseen)),
+            planning_error: Some((unseen_share(units) / units).sqrt()),
+        }
+    }
+
+    const fn filter(self, is_known: bool) -> Self {
+        if is_known {
+            return self;
+        }
+        Self {
+            interval: None,
+            planning_error: None,
+        }
     }
 }
 
@@ -331,12 +381,14 @@ fn corpus_row(metric: &Metric, first: &Scored, second: &Scored) -> Row {
     }
     let found = difference_of_figures(metric, &items);
     let error = found.and_then(|found| found.standard_error);
+    // What shows no spread says nothing of the spread that there is.
+    let spread = error.filter(|error| *error > 0.0);
     let p = found.zip(error).and_then(|(found, error)| match error > 0.0 {
         true => student_p(found.difference / error, found.degrees_of_freedom),
         false => (found.difference == 0.0).then_some(1.0),
     });
     let interval = found
-        .zip(error)
+        .zip(spread)
         .and_then(|(found, error)| student_interval(found.difference, error, found.degrees_of_freedom));
     Row {
         benchmark: first.name.clone(),
@@ -355,7 +407,11 @@ fn corpus_row(metric: &Metric, first: &Scored, second: &Scored) -> Row {
         standard_error: error,
         degrees_of_freedom: found.map(|found| found.degrees_of_freedom),
         interval,
-        bootstrap_interval: found.and_then(|found| found.interval).map(|(interval, _)| interval),
+        method: interval.map(|_| Method::Student.label()),
+        bootstrap_interval: found
+            .and_then(|found| found.interval)
+            .filter(|(_, method)| *method != Method::Student)
+            .map(|(interval, _)| interval),
         p,
         test: p.map(|_| "jackknife_t"),
         p_holm: None,
@@ -363,7 +419,8 @@ fn corpus_row(metric: &Metric, first: &Scored, second: &Scored) -> Row {
         losses: 0,
         ties: 0,
         mcnemar: None,
-        minimum_detectable: error.map(|error| Design::default().detectable(error)),
+        minimum_detectable: spread.map(|error| Design::default().detectable(error)),
+        planning_error: spread,
         noise: None,
         only_in_first: Named::only_in(first, second),
         only_in_second: Named::only_in(second, first),
@@ -496,7 +553,7 @@ impl Named {
         Self::of(unknown.map(|(id, ..)| *id))
     }
 
-    fn of<'a>(ids: impl Iterator<Item = &'a String>) -> Self {
+    pub(crate) fn of<'a>(ids: impl Iterator<Item = &'a String>) -> Self {
         let mut named = Self::default();
         for id in ids {
             named.count += 1;
@@ -506,62 +563,6 @@ impl Named {
         }
         named
     }
-}
-
-/// Groups of what is compared that both define alike, of which every benchmark was compared.
-fn groups(first: &Side, second: &Side, metric: Option<&str>, rows: &[Row]) -> Vec<GroupRow> {
-    let defined = |side: &Side, group: &Group| -> Vec<(String, u64)> {
-        let members = group.members.iter().filter_map(|member| {
-            let benchmark = side.benchmarks.get(member.benchmark as usize)?;
-            Some((benchmark.name.clone(), member.weight.to_bits()))
-        });
-        members.collect()
-    };
-    let alike = first
-        .groups
-        .iter()
-        .filter(|group| group.metric.as_deref() == metric)
-        .filter_map(|group| {
-            let members = defined(first, group);
-            let other = second.groups.iter().find(|other| other.name == group.name)?;
-            let is_alike =
-                other.metric == group.metric && other.mean == group.mean && defined(second, other) == members;
-            is_alike.then_some((group, members))
-        });
-    alike
-        .filter_map(|(group, members)| group_row(group, &members, rows))
-        .collect()
-}
-
-fn group_row(group: &Group, members: &[(String, u64)], rows: &[Row]) -> Option<GroupRow> {
-    let parts = members.iter().map(|(name, weight)| {
-        let row = rows.iter().find(|row| row.benchmark == *name)?;
-        Some(Part {
-            mean: row.difference?,
-            standard_error: row.standard_error,
-            items: row.items,
-            weight: f64::from_bits(*weight),
-        })
-    });
-    let parts: Vec<Part> = parts.collect::<Option<_>>()?;
-    let (label, (mean, error)) = match group.mean {
-        GroupMean::Macro => ("macro", macro_mean(&parts)?),
-        GroupMean::Micro => ("micro", micro_mean(&parts)?),
-    };
-    let mut of_group = rows
-        .iter()
-        .filter(|row| members.iter().any(|(name, _)| *name == row.benchmark));
-    Some(GroupRow {
-        group: group.name.clone(),
-        higher_is_better: of_group.all(|row| row.higher_is_better),
-        mean: label,
-        benchmarks: members.iter().map(|(name, _)| name.clone()).collect(),
-        difference: Some(mean),
-        standard_error: error,
-        interval: error.map(|error| normal_interval(mean, error)),
-        p: error.filter(|error| *error > 0.0).map(|error| normal_p(mean / error)),
-        minimum_detectable: error.map(|error| Design::default().detectable(error)),
-    })
 }
 
 #[cfg(test)]

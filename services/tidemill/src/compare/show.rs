@@ -1,8 +1,10 @@
 //! A comparison for people.
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use tidemill_domain::counted;
 
+use crate::compare::groups::GroupRow;
 use crate::compare::report::{Half, Named, Report, Row};
+use crate::sheet::{self, Sheet};
 
 /// How figures are written: scores as percent, metrics as they are.
 #[derive(Debug, Clone, Copy)]
@@ -12,8 +14,8 @@ struct Unit {
 }
 
 impl Unit {
-    const fn of(report: &Report) -> Self {
-        match report.metric {
+    const fn of(metric: Option<&String>) -> Self {
+        match metric {
             None => Self {
                 scale: 100.0,
                 digits: 1,
@@ -35,7 +37,8 @@ impl Unit {
     fn with_error(self, difference: Option<f64>, error: Option<f64>) -> String {
         match (difference, error) {
             (None, _) => "-".to_owned(),
-            (Some(difference), None) => self.signed(difference),
+            // Where nothing varies the error is 0, which is no proof: the interval says what is open.
+            (Some(difference), None | Some(0.0)) => self.signed(difference),
             (Some(difference), error) => format!("{} ±{}", self.signed(difference), self.plain(error)),
         }
     }
@@ -64,37 +67,29 @@ const HEADER: [&str; 12] = [
 
 /// The table, and below it what is not to be overlooked.
 pub(crate) fn text(report: &Report) -> String {
-    let mut table = Table::new();
-    table
-        .load_style(presets::ASCII_BORDERS_ONLY_CONDENSED)
-        .set_content_arrangement(ContentArrangement::Dynamic);
-    let unit = Unit::of(report);
-    table.set_header(HEADER.map(|name| match (name, &report.metric) {
+    within(report, sheet::width_of_data())
+}
+
+/// As [`text`], of so many columns. A narrow terminal does without what can be told from the rest, the first of it first.
+pub(crate) fn within(report: &Report, width: Option<usize>) -> String {
+    let unit = Unit::of(report.metric.as_ref());
+    let header = HEADER.map(|name| match (name, &report.metric) {
         ("first" | "second", None) => format!("{name} %"),
         _ => name.to_owned(),
-    }));
-    for row in &report.benchmarks {
-        table.add_row(cells(row, unit));
+    });
+    let of_benchmarks = report.benchmarks.iter().map(|row| cells(row, unit));
+    let of_groups = report
+        .groups
+        .iter()
+        .map(|group| of_group(group, report.metric.is_none()));
+    let table = Sheet {
+        header: header.to_vec(),
+        rows: of_benchmarks.chain(of_groups).collect(),
+        numbers: &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11],
+        whole: &[3, 4],
+        spare: &[8, 11, 10, 6, 7, 9],
     }
-    for group in &report.groups {
-        let mut cells = vec![
-            format!("{} ({})", group.group, group.mean),
-            String::new(),
-            String::new(),
-        ];
-        cells.push(unit.with_error(group.difference, group.standard_error));
-        cells.push(unit.interval(group.interval));
-        cells.push(probability(group.p));
-        cells.extend([String::new(), String::new(), String::new()]);
-        cells.push(unit.plain(group.minimum_detectable));
-        cells.extend([String::new(), String::new()]);
-        table.add_row(cells);
-    }
-    for place in 1..HEADER.len() {
-        if let Some(column) = table.column_mut(place) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
+    .draw(width);
     let named = |side: &crate::compare::report::Compared| {
         let regrade = side.regrade.map(|number| format!(", regrade {number}"));
         format!(
@@ -116,7 +111,7 @@ pub(crate) fn text(report: &Report) -> String {
         };
         text.push_str(&format!("metric: {metric}{hint}\n"));
     }
-    text.push_str(&table.to_string());
+    text.push_str(&table.text);
     for note in notes(report) {
         text.push('\n');
         text.push_str(&note);
@@ -150,6 +145,27 @@ fn cells(row: &Row, unit: Unit) -> Vec<String> {
     ]
 }
 
+/// `is_of_scores`: it stands among scores, so a metric's name is said.
+fn of_group(group: &GroupRow, is_of_scores: bool) -> Vec<String> {
+    let unit = Unit::of(group.metric.as_ref());
+    let metric = group.metric.as_ref().filter(|_| is_of_scores);
+    let metric = metric.map(|metric| format!(" {metric}"));
+    vec![
+        format!("{} ({}){}", group.group, group.mean, metric.unwrap_or_default()),
+        unit.plain(group.first),
+        unit.plain(group.second),
+        unit.with_error(group.difference, group.standard_error),
+        unit.interval(group.interval),
+        probability(group.p),
+        String::new(),
+        String::new(),
+        String::new(),
+        unit.plain(group.minimum_detectable),
+        group.items.to_string(),
+        String::new(),
+    ]
+}
+
 /// Ids that are shown of each kind; the JSON has more.
 const SHOWN: usize = 5;
 
@@ -167,20 +183,40 @@ fn notes(report: &Report) -> Vec<String> {
         ];
         for (kind, named) in kinds.into_iter().filter(|(_, named)| named.count > 0) {
             notes.push(format!(
-                "{}: {} items {kind}: {}",
+                "{}: {} {kind}: {}",
                 row.benchmark,
-                named.count,
+                counted(named.count, "item"),
                 ids(named)
             ));
         }
         for (side, half) in [("first", &row.first), ("second", &row.second)] {
             if half.truncated + half.failed + half.missing > 0 {
                 notes.push(format!(
-                    "{}, the {side}: {} samples truncated (wrong), {} failed, {} missing (left out)",
-                    row.benchmark, half.truncated, half.failed, half.missing
+                    "{}, the {side}: {} truncated (wrong), {} failed, {} missing (left out)",
+                    row.benchmark,
+                    counted(half.truncated, "sample"),
+                    half.failed,
+                    half.missing
                 ));
             }
         }
+    }
+    let alike = report
+        .benchmarks
+        .iter()
+        .filter(|row| row.method == Some("unseen_share"));
+    let alike: Vec<&str> = alike.map(|row| row.benchmark.as_str()).collect();
+    if !alike.is_empty() {
+        notes.push(format!(
+            "nothing varies between the items of {}: the 95 % is what their number leaves open",
+            alike.join(", ")
+        ));
+    }
+    if !report.groups_not_compared.is_empty() {
+        notes.push(format!(
+            "groups that are not compared, since both do not define them alike or a benchmark has no figure: {}",
+            report.groups_not_compared.join(", ")
+        ));
     }
     for (side, names) in [("first", &report.only_in_first), ("second", &report.only_in_second)] {
         if !names.is_empty() {

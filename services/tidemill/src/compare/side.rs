@@ -4,11 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, bail};
+use serde_json::{Value, json};
 use tidemill_aggregator::{Contribution, contribution};
 use tidemill_archive::{Sample, Samples};
 use tidemill_domain::{
-    Aggregation, Benchmark, Digest, EvaluationEvent, EvaluationId, Grade, Group, Item, Manifest, Metric, MetricSource,
-    Outcome, ResultState, RunId, Source, Step,
+    Aggregation, Benchmark, Digest, EvaluationEvent, EvaluationId, Grade, GraderSpec, Group, Item, Manifest, Metric,
+    MetricSource, Outcome, Reasoning, ResultState, RunId, Source, Step,
 };
 use tidemill_service::Context;
 
@@ -82,10 +83,15 @@ pub(crate) struct Side {
     pub(crate) settings: Settings,
     pub(crate) benchmarks: Vec<Scored>,
     pub(crate) groups: Vec<Group>,
+    /// Where scores are compared, what the benchmarks have of the metrics that groups are of, by the metric's name.
+    pub(crate) beside: BTreeMap<String, Vec<Scored>>,
 }
 
-/// Settings by the key under which a difference is refused or allowed, as people read them.
-pub(crate) type Settings = BTreeMap<&'static str, String>;
+/// Settings by the key under which a difference is refused or allowed.
+pub(crate) type Settings = BTreeMap<&'static str, Value>;
+
+/// The option that says what all others of a setting are of.
+pub(crate) const KIND: &str = "kind";
 
 /// A benchmark of one side.
 #[derive(Debug, Clone, Default)]
@@ -141,6 +147,16 @@ impl Print {
 }
 
 impl Scores {
+    fn of(item: &Item) -> Self {
+        Self {
+            weight: item.weight,
+            cluster: item.cluster.clone(),
+            prompt: Print::of(&item.prompt),
+            reference: Print::of(&(&item.targets, &item.choices, item.correct_choice, &item.material)),
+            ..Self::default()
+        }
+    }
+
     /// The mean over the samples that have a score; `None` without any.
     pub(crate) fn mean(&self) -> Option<f64> {
         (self.scored > 0).then(|| self.sum / f64::from(self.scored))
@@ -316,10 +332,14 @@ pub(crate) async fn read(
             Samples::of_folder(context, event, &manifest, &folder).await?
         }
     };
-    let mut scored: Vec<Scored> = benchmarks
-        .iter()
-        .map(|benchmark| Scored::new(benchmark, metric))
-        .collect();
+    let of = |metric: Option<&str>| -> Vec<Scored> {
+        let benchmarks = benchmarks.iter();
+        benchmarks.map(|benchmark| Scored::new(benchmark, metric)).collect()
+    };
+    let mut scored = of(metric);
+    let of_groups = manifest.groups.iter().filter_map(|group| group.metric.as_ref());
+    let of_groups = of_groups.filter(|_| metric.is_none());
+    let mut beside: BTreeMap<String, Vec<Scored>> = of_groups.map(|name| (name.clone(), of(Some(name)))).collect();
     let mut graders = vec![BTreeSet::new(); scored.len()];
     let mut together: Vec<Read> = Vec::new();
     while let Some(sample) = samples.next().await? {
@@ -331,14 +351,15 @@ pub(crate) async fn read(
         together.push(read);
         // Samples come in the manifest's order, so those of an item one after the other.
         if sample.key.sample + 1 >= benchmark.settings.samples {
-            let of = scored[index].metric.clone();
-            scored[index].scores(&item).take(&together, of.as_ref());
+            let fresh = Scores::of(&item);
+            for scored in std::iter::once(&mut scored).chain(beside.values_mut()) {
+                scored[index].take(&item.id, &fresh, &together);
+            }
             together.clear();
         }
     }
     for (benchmark, graders) in scored.iter_mut().zip(graders) {
-        let graders: Vec<String> = graders.into_iter().collect();
-        benchmark.settings.insert("grader-version", graders.join(", "));
+        benchmark.settings.insert("grader-version", json!(graders));
     }
     Ok(Side {
         evaluation: event.evaluation.clone(),
@@ -349,6 +370,7 @@ pub(crate) async fn read(
         settings: of_evaluation(event, &manifest),
         benchmarks: scored,
         groups: manifest.groups.clone(),
+        beside,
     })
 }
 
@@ -359,8 +381,8 @@ fn of_evaluation(event: &EvaluationEvent, manifest: &Manifest) -> Settings {
         Source::Endpoint { .. } => "a server that ran already",
     };
     Settings::from([
-        ("suite", format!("{} {}", suite.name, suite.version)),
-        ("engine", engine.to_owned()),
+        ("suite", json!({ "name": suite.name, "version": suite.version })),
+        ("engine", json!(engine)),
     ])
 }
 
@@ -369,22 +391,23 @@ impl Scored {
         let settings = &benchmark.settings;
         let penalties = benchmark.penalties;
         let mut facts = Settings::from([
-            ("grader", json(&benchmark.grader)),
-            ("reasoning", json(&benchmark.reasoning)),
+            ("grader", grader(&benchmark.grader)),
+            ("reasoning", reasoning(&benchmark.reasoning)),
         ]);
         // Nothing is drawn where likelihoods are asked for.
         if !benchmark.is_likelihood() {
             facts.extend([
-                ("max-tokens", settings.max_tokens.to_string()),
-                ("temperature", settings.temperature.to_string()),
-                ("top-p", settings.top_p.to_string()),
-                ("stop", json(&settings.stop)),
+                ("max-tokens", json!(settings.max_tokens)),
+                ("temperature", json!(settings.temperature)),
+                ("top-p", json!(settings.top_p)),
+                ("stop", json!(settings.stop)),
                 (
                     "penalties",
-                    format!(
-                        "frequency {}, presence {}, repetition {}",
-                        penalties.frequency, penalties.presence, penalties.repetition
-                    ),
+                    json!({
+                        "frequency": penalties.frequency,
+                        "presence": penalties.presence,
+                        "repetition": penalties.repetition,
+                    }),
                 ),
             ]);
         }
@@ -400,17 +423,31 @@ impl Scored {
         }
     }
 
-    fn scores(&mut self, item: &Item) -> &mut Scores {
-        self.items.entry(item.id.clone()).or_insert_with(|| Scores {
-            weight: item.weight,
-            cluster: item.cluster.clone(),
-            prompt: Print::of(&item.prompt),
-            reference: Print::of(&(&item.targets, &item.choices, item.correct_choice, &item.material)),
-            ..Scores::default()
-        })
+    /// Takes in the samples of an item, of which nothing is known yet but what `fresh` says.
+    fn take(&mut self, id: &str, fresh: &Scores, samples: &[Read]) {
+        let scores = self.items.entry(id.to_owned()).or_insert_with(|| fresh.clone());
+        scores.take(samples, self.metric.as_ref());
     }
 }
 
-fn json(value: &impl serde::Serialize) -> String {
-    serde_json::to_string(value).unwrap_or_default()
+/// A grader's options beside the name of its kind.
+pub(crate) fn grader(spec: &GraderSpec) -> Value {
+    let mut facts = match serde_json::to_value(spec) {
+        Ok(Value::Object(tagged)) => tagged.into_iter().next().map(|(_, options)| options),
+        _ => None,
+    }
+    .unwrap_or_default();
+    if let Some(facts) = facts.as_object_mut() {
+        facts.insert(KIND.to_owned(), json!(spec.kind()));
+        return Value::Object(std::mem::take(facts));
+    }
+    json!({ KIND: spec.kind() })
+}
+
+fn reasoning(reasoning: &Reasoning) -> Value {
+    match reasoning {
+        Reasoning::Think => json!("as usual"),
+        Reasoning::Marks { open, close } => json!({ "open": open, "close": close }),
+        Reasoning::None => Value::Null,
+    }
 }

@@ -8,6 +8,7 @@ use async_nats::jetstream::consumer;
 use futures::TryStreamExt as _;
 use serde_json::{Value, json};
 use tidemill_config::Config;
+use tidemill_domain::counted;
 use tidemill_service::status::Status;
 use tidemill_service::{Broker, Context, Load, status};
 use tidemill_streams::{Retention, declared};
@@ -37,7 +38,8 @@ pub(super) async fn streams(broker: &Broker) -> Vec<Finding> {
         let (messages, bytes, limit) = (info.state.messages, info.state.bytes, info.config.max_bytes);
         let share = if limit > 0 { bytes as f64 / limit as f64 } else { 0.0 };
         let detail = format!(
-            "{messages} messages, {:.1} MiB, {:.1} % of its limit",
+            "{}, {:.1} MiB, {:.1} % of its limit",
+            counted(messages, "message"),
             bytes as f64 / MIB,
             100.0 * share
         );

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
 use tidemill_archive::Row;
-use tidemill_domain::{EvaluationId, EvaluationResult, Grade};
+use tidemill_domain::{EvaluationId, EvaluationResult, Grade, counted};
 
-use crate::{output, table};
+use crate::table::{self, Shown};
+use crate::{output, sheet};
 
 /// What a regrade found.
 #[derive(Serialize)]
@@ -54,6 +55,8 @@ pub(super) struct Change {
 pub(super) struct Judged {
     pub(super) outcome: &'static str,
     pub(super) score: Option<f64>,
+    /// For a truncated sample, the score of an answer that was complete before the cut.
+    pub(super) score_before_cut: Option<f64>,
     pub(super) extracted: Option<String>,
     pub(super) grader: Option<String>,
 }
@@ -64,16 +67,23 @@ impl Judged {
         Self {
             outcome: row.outcome(),
             score: grade.filter(|grade| grade.outcome.is_scored()).map(|grade| grade.score),
+            score_before_cut: grade.and_then(|grade| grade.score_before_cut),
             extracted: grade.and_then(|grade| grade.extracted.clone()),
             grader: grade.map(|grade| grade.grader.clone()),
         }
     }
+
+    fn is_as_good_as(&self, other: &Self) -> bool {
+        let worth = |judged: &Self| (judged.outcome, judged.score, judged.score_before_cut);
+        worth(self) == worth(other)
+    }
 }
 
-/// The change of a sample, when its outcome or score is another one.
+/// The change of a sample, when its outcome or score is another one, or the score of what was answered before a cut: the mean
+/// that counts cut answers is made of that.
 pub(super) fn change(before: &Row<'_>, after: &Row<'_>, grade: &Grade) -> Option<Change> {
     let (old, new) = (Judged::of(before), Judged::of(after));
-    if (old.outcome, old.score) == (new.outcome, new.score) {
+    if old.is_as_good_as(&new) {
         return None;
     }
     let reason = grade.reason.clone().unwrap_or_else(|| why(&old, &new));
@@ -133,10 +143,16 @@ pub(super) fn show(regraded: &Regraded, json: bool) -> anyhow::Result<()> {
     output::data("before:")?;
     output::data(&table::results(std::slice::from_ref(&regraded.old)))?;
     output::data(&format!("regrade {}:", regraded.regrade))?;
-    output::data(&table::results(std::slice::from_ref(&regraded.new)))?;
+    let new = Shown {
+        result: regraded.new.clone(),
+        regrade: Some(regraded.regrade),
+    };
+    output::data(&table::text(&[new], sheet::width_of_data()))?;
     output::data(&format!(
-        "{} samples graded again, {} changed, {} kept as they were",
-        regraded.graded, regraded.changed, regraded.kept
+        "{} graded again, {} changed, {} kept as they were",
+        counted(regraded.graded, "sample"),
+        regraded.changed,
+        regraded.kept
     ))?;
     for Transition { from, to, samples } in &regraded.transitions {
         output::data(&format!("  {from} -> {to}: {samples}"))?;
@@ -162,7 +178,12 @@ fn changes(changes: &[Change]) -> String {
         .set_header(["benchmark", "item", "sample", "outcome", "score", "extracted", "reason"]);
     for change in changes.iter().take(SHOWN) {
         let (old, new) = (&change.old, &change.new);
-        let score = |judged: &Judged| judged.score.map_or("-".to_owned(), |score| format!("{score:.3}"));
+        let number = |score: Option<f64>| score.map_or("-".to_owned(), |score| format!("{score:.3}"));
+        let is_of_cut = old.score_before_cut != new.score_before_cut;
+        let score = |judged: &Judged| match judged.score_before_cut {
+            before if is_of_cut => format!("{} ({} before the cut)", number(judged.score), number(before)),
+            _ => number(judged.score),
+        };
         let extracted = |judged: &Judged| {
             judged
                 .extracted
@@ -190,6 +211,7 @@ mod tests {
         let judged = |outcome, score, extracted: &str| Judged {
             outcome,
             score: Some(score),
+            score_before_cut: None,
             extracted: Some(extracted.to_owned()),
             grader: Some("exact@1".to_owned()),
         };
@@ -201,6 +223,31 @@ mod tests {
             new: judged(to, 1.0, "1.0"),
             reason: "equal numbers".to_owned(),
         }
+    }
+
+    #[test]
+    fn another_score_before_the_cut_is_a_change() {
+        let cut = |score_before_cut| Judged {
+            outcome: "truncated",
+            score: Some(0.0),
+            score_before_cut,
+            extracted: Some("4".to_owned()),
+            grader: Some("math@1".to_owned()),
+        };
+        assert!(cut(Some(1.0)).is_as_good_as(&cut(Some(1.0))));
+        for other in [None, Some(0.0)] {
+            assert!(!cut(Some(1.0)).is_as_good_as(&cut(other)), "{other:?}");
+        }
+        let changed = Change {
+            old: cut(None),
+            new: cut(Some(1.0)),
+            ..change("truncated", "truncated")
+        };
+        let table = changes(&[changed]);
+        assert!(
+            table.contains("0.000 (- before the cut) -> 0.000 (1.000 before the cut)"),
+            "{table}"
+        );
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value, json};
-use tidemill_domain::{Benchmark, GroupMean, Manifest};
+use tidemill_domain::{Benchmark, GroupMean, Manifest, counted};
 use tidemill_tasks::{Counted, Extent, Loaded};
 
 use super::{error_json, load, note_errors, warning_json};
@@ -11,17 +11,13 @@ use crate::exit::Done;
 use crate::output;
 
 pub(super) fn run(args: &SuiteCheck) -> anyhow::Result<Done> {
-    let mut counted = Counted::default();
-    let looked = load(&args.file, &mut counted)?;
+    let mut seen = Counted::default();
+    let looked = load(&args.file, &mut seen)?;
     if args.json {
         let (whole, errors, warnings) = match &looked {
             Ok(loaded) => {
                 let warnings = loaded.warnings.iter().map(warning_json).collect();
-                (
-                    Some(described(&loaded.manifest, counted.extents())),
-                    Vec::new(),
-                    warnings,
-                )
+                (Some(described(&loaded.manifest, seen.extents())), Vec::new(), warnings)
             }
             Err(errors) => (None, errors.iter().map(error_json).collect::<Vec<_>>(), Vec::new()),
         };
@@ -34,14 +30,11 @@ pub(super) fn run(args: &SuiteCheck) -> anyhow::Result<Done> {
         output::data(&serde_json::to_string_pretty(&object)?)?;
     }
     match &looked {
-        Ok(loaded) if !args.json => show(loaded, counted.extents())?,
+        Ok(loaded) if !args.json => show(loaded, seen.extents())?,
         Err(errors) if !args.json => {
             note_errors(errors);
-            let count = errors.len();
-            output::note(&format!(
-                "{}: {count} errors; nothing was rendered",
-                args.file.display()
-            ));
+            let count = counted(errors.len() as u64, "error");
+            output::note(&format!("{}: {count}; nothing was rendered", args.file.display()));
         }
         _ => {}
     }
@@ -140,19 +133,17 @@ fn show(loaded: &Loaded, extents: &[Extent]) -> anyhow::Result<()> {
     output::data(&table.to_string())?;
     for group in &manifest.groups {
         let metric = group.metric.as_deref().unwrap_or("the score");
-        let (mean, members) = (mean(group.mean), group.members.len());
-        output::data(&format!(
-            "group {}: {mean} mean of {metric} over {members} benchmarks",
-            group.name
-        ))?;
+        let (mean, members) = (mean(group.mean), counted(group.members.len() as u64, "benchmark"));
+        output::data(&format!("group {}: {mean} mean of {metric} over {members}", group.name))?;
     }
     let items: u64 = extents.iter().map(|extent| extent.items).sum();
     output::data(&format!(
-        "{} {} is well: {items} items, {} samples, {} warnings",
+        "{} {} is well: {}, {}, {}",
         manifest.suite.name,
         manifest.suite.version,
-        manifest.samples(),
-        loaded.warnings.len()
+        counted(items, "item"),
+        counted(manifest.samples(), "sample"),
+        counted(loaded.warnings.len() as u64, "warning")
     ))?;
     for warning in &loaded.warnings {
         output::note(&format!("warning: {warning}"));

@@ -8,6 +8,7 @@ use parquet::file::serialized_reader::SerializedFileReader;
 use parquet::record::Field;
 use parquet::record::reader::RowIter;
 use serde_json::{Map, Number, Value};
+use tidemill_domain::counted;
 
 use super::{Row, RowError, Rows};
 
@@ -28,7 +29,7 @@ pub(super) fn rows(file: File) -> Result<Rows, RowError> {
             Ok(None) if number > total => return None,
             Ok(None) => Err(RowError::at(
                 number,
-                format!("is missing: the file announces {total} rows"),
+                format!("is missing: the file announces {}", counted(total, "row")),
             )),
             Ok(Some(record)) => row(record, number),
             Err(message) => Err(RowError::at(number, message)),

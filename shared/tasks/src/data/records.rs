@@ -4,6 +4,7 @@ use std::io::BufRead;
 
 use csv::{ErrorKind, Reader, StringRecord};
 use serde_json::Value;
+use tidemill_domain::counted;
 
 use super::quotes::{BrokenQuote, Quotes};
 use super::{Row, RowError, Rows};
@@ -87,7 +88,7 @@ fn row_error(error: &csv::Error, quotes: &mut Quotes) -> RowError {
         },
         ErrorKind::Utf8 { err, .. } => format!("invalid UTF-8 in column {}", err.field() + 1),
         ErrorKind::UnequalLengths { expected_len, len, .. } => {
-            format!("has {len} values where the header has {expected_len}")
+            format!("has {} where the header has {expected_len}", counted(*len, "value"))
         }
         _ => error.to_string(),
     };
