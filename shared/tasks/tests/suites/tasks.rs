@@ -201,6 +201,40 @@ fn what_a_task_cannot_have_is_named_with_its_file_line_and_key() {
 }
 
 #[test]
+fn an_error_of_a_row_names_its_file_its_line_there_what_is_wrong_and_where_to_mend_it() {
+    let suite = "task = \"t.yaml\"\ndatasets = \"sets.toml\"\n";
+    let rows = |rows: [i64; 3]| {
+        let row = |answer: i64| format!("{{\"q\": \"Is it?\", \"c\": [\"no\", \"yes\"], \"a\": {answer}}}\n");
+        rows.map(row)
+    };
+    let [good, bad, other] = rows([1, 5, 0]);
+    // Of a file with an empty line, and with a row that is left out before.
+    let kept = "process_docs: !function utils.f\n";
+    let utils = "def f(dataset):\n    return dataset.filter(lambda x: len(x[\"c\"]) > 0)\n";
+    let left_out = good.replace("[\"no\", \"yes\"]", "[]");
+    let errors = |data: String, more: &str| {
+        let with = folder(suite).with("rows.jsonl", data).with("utils.py", utils);
+        with.with("t.yaml", format!("{CHOICES}{more}")).errors()
+    };
+    let said = errors(format!("{left_out}\n{good}{bad}{other}"), kept);
+    let expected = "suite.toml:4: benchmark 1: field task t: rows.jsonl: test row 4: doc_to_target: is 5, outside of 2 choices, which count \
+                    from 0; mend the row, or what t.yaml makes of it";
+    assert_eq!(said, expected);
+    // An example is at fault: it is said once, at its own place, however many rows it stands before.
+    let shots = MAPPING.to_owned() + "splits.dev = \"shots.jsonl\"\n";
+    let said = folder(suite)
+        .with("sets.toml", shots)
+        .with("shots.jsonl", format!("{good}{bad}"))
+        .with("t.yaml", format!("{CHOICES}fewshot_split: dev\nnum_fewshot: 2\n"))
+        .errors();
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(
+        said.contains("field task t: shots.jsonl: dev row 2: doc_to_target: is 5"),
+        "{said}"
+    );
+}
+
+#[test]
 fn rows_of_choices_that_no_answer_or_every_answer_gets_right_are_refused() {
     let suite = "task = \"t.yaml\"\ndatasets = \"sets.toml\"\n";
     let errors = |from: &str, to: &str| folder(suite).with("t.yaml", CHOICES.replace(from, to)).errors();
