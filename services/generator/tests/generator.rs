@@ -9,9 +9,9 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use tidemill_config::Config;
 use tidemill_domain::{
-    AnswerLength, BenchmarkName, Capacity, Completion, Digest, Ending, EngineKind, EvaluationId, GraderSpec, GroupId,
-    Item, ItemKey, Normalise, Prompt, Release, Replica, Reuse, ServerGroup, Settings, SuiteName, SuiteRef, Tier,
-    WholeBenchmark, WholeManifest,
+    AnswerLength, BenchmarkName, Capacity, ChoiceScore, Completion, Digest, Ending, EngineKind, EvaluationId,
+    GraderSpec, GroupId, Item, ItemKey, Normalise, Prompt, Release, Replica, Reuse, ServerGroup, Settings, SuiteName,
+    SuiteRef, Tier, WholeBenchmark, WholeManifest,
 };
 use tidemill_service::{Context, Follow, Published, Start, connect, now, prepare};
 use tidemill_storage::{Address, Store};
@@ -341,6 +341,35 @@ async fn every_item_is_asked_once_and_recorded_with_its_answer() {
     assert_eq!(engine.stats().requests, 20 + 2 * 20);
     assert!(engine.stats().max_in_flight <= u64::from(SLOTS));
     assert_eq!(bench.pending().await, (0, 0));
+    generator.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn choices_with_contexts_of_their_own_are_scored_each_after_its_own() {
+    let bench = Bench::new(1).await;
+    let mut manifest = manifest(1);
+    let item = &mut manifest.benchmarks[1].items[0];
+    let contexts = ["red fish, one fish", "two", "blue fish"];
+    item.prompt = Prompt::of_contexts(contexts.map(str::to_owned).to_vec());
+    item.choices = vec![" red fish".to_owned(); 3];
+    let digest = bench.context.store.put_whole(manifest).await.unwrap();
+    let engine = FakeEngine::builder().keep_journal().start().unwrap();
+    let generator = bench.start().await;
+    bench.serve(&[&engine]).await;
+    bench.release_of(digest, key(1, 0), false).await;
+    let completions = bench.completions(1).await;
+    let completion = &completions[&(1, 0)];
+    assert_eq!(completion.ending, Ending::Scored, "{completion:?}");
+    let sum = token_logprob(" red") + token_logprob(" fish");
+    let is_whole = |choice: &ChoiceScore| choice.tokens == 2 && (choice.log_probability - sum).abs() < 1e-9;
+    assert!(
+        completion.choices.len() == 3 && completion.choices.iter().all(is_whole),
+        "{completion:?}"
+    );
+    let asked: Vec<String> = engine.journal().into_iter().map(|asked| asked.prompt).collect();
+    for context in contexts {
+        assert!(asked.contains(&format!("{context} red fish")), "{asked:?}");
+    }
     generator.drain().await;
 }
 

@@ -150,6 +150,26 @@ fn a_group_becomes_benchmarks_and_a_mean() {
 }
 
 #[test]
+fn a_text_that_is_an_index_gives_each_choice_a_context_of_its_own() {
+    let task = "task: t\ndataset_path: org/set\ndataset_name: small\ntest_split: test\noutput_type: multiple_choice\n\
+        doc_to_text: \"{{a}}\"\ndoc_to_target: \"{{q}}\"\ndoc_to_choice: \"{{['It is ' + c[0] + ' ', 'It is ' + c[1]]}}\"\n\
+        target_delimiter: \"-\"\n";
+    let items = folder("task = \"t.yaml\"\ndatasets = \"sets.toml\"\n")
+        .with("t.yaml", task)
+        .items();
+    let item = &items[0];
+    assert_eq!(item.contexts().unwrap(), ["It is no", "It is yes"]);
+    assert_eq!(
+        item.prompt,
+        Prompt::of_contexts(vec!["It is no".to_owned(), "It is yes".to_owned()])
+    );
+    // The space at the end of a context begins what follows it.
+    assert_eq!(item.choices, [" -Is it? ", "-Is it? "]);
+    assert_eq!((item.correct_choice, item.material("gold")), (Some(1), Some("1")));
+    assert_eq!(item.material("choices"), Some("[\"It is no \",\"It is yes\"]"));
+}
+
+#[test]
 fn a_likelihood_after_nothing_begins_with_the_start_text() {
     let task = CHOICES.replace("{{q}}", "");
     let items = |suite: &str| folder(suite).with("t.yaml", &task).items();
