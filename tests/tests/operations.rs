@@ -306,3 +306,36 @@ fn an_own_broker_ends_with_its_process_also_when_that_is_killed() {
     let again = tidemill(&["results", "--json", "--data-dir", &folder]).unwrap();
     assert_eq!((again.code, again.output.trim()), (Some(0), "[]"), "{}", again.log);
 }
+
+#[test]
+fn commands_with_a_broker_of_their_own_say_one_line_and_warn_of_nothing() {
+    let bench = Workbench::new(1).unwrap();
+    let data = bench.text("data");
+    let ran = |arguments: &[&str]| tidemill(&[arguments, &["--data-dir", &data]].concat()).unwrap();
+    let (planned, applied, checked) = (
+        ran(&["streams", "plan"]),
+        ran(&["streams", "apply"]),
+        ran(&["streams", "check"]),
+    );
+    for (ran, said) in [
+        (&planned, "DONE: is not there"),
+        (&applied, "DONE: is not there"),
+        (&checked, ""),
+    ] {
+        assert_eq!((ran.code, ran.log.lines().count()), (Some(0), 1), "{}", ran.log);
+        assert!(
+            ran.output.contains(said) && !ran.log.contains("WARN"),
+            "{}{}",
+            ran.output,
+            ran.log
+        );
+    }
+    assert!(
+        checked.output.is_empty() && checked.log.contains("as declared"),
+        "{}{}",
+        checked.output,
+        checked.log
+    );
+    let doctor = ran(&["doctor"]);
+    assert!(!doctor.log.contains("WARN"), "{}", doctor.log);
+}

@@ -18,9 +18,7 @@ pub(crate) fn run(args: Streams) -> anyhow::Result<Done> {
     let differences = session::block_on(async {
         let (broker, own) = session::connect_only(&args.place, &config).await?;
         let differences = compare(&broker.jetstream, &config, action).await;
-        if let Some(own) = own {
-            own.stop().await;
-        }
+        session::leave(&broker, own).await;
         Ok(differences?)
     })?;
     show(action, &differences, args.json)?;
@@ -42,8 +40,7 @@ async fn compare(
     } else {
         live::plan(jetstream, config.broker.replicas).await?
     };
-    let is_missing =
-        |difference: &Difference| difference.name == declared::CACHE.name && difference.field == "existence";
+    let is_missing = |difference: &Difference| difference.name == declared::CACHE.name && difference.is_missing();
     if is_apply || !differences.iter().any(is_missing) {
         differences.extend(live::size_cache(jetstream, config.cache.max_bytes, is_apply).await?);
     }
@@ -57,6 +54,13 @@ enum Action {
     Check,
 }
 
+fn counted(differences: usize) -> String {
+    match differences {
+        1 => "1 difference".to_owned(),
+        more => format!("{more} differences"),
+    }
+}
+
 fn show(action: Action, differences: &[Difference], json: bool) -> anyhow::Result<()> {
     if json {
         return output::data(&serde_json::to_string_pretty(differences)?);
@@ -66,9 +70,12 @@ fn show(action: Action, differences: &[Difference], json: bool) -> anyhow::Resul
     }
     match (action, differences.len()) {
         (_, 0) => output::note("streams, consumers and buckets are as declared"),
-        (Action::Apply, count) => output::note(&format!("{count} differences applied")),
+        (Action::Apply, count) => output::note(&format!("{} made as declared", counted(count))),
         (Action::Plan | Action::Check, count) => {
-            output::note(&format!("{count} differences; `tidemill streams apply` removes them"))
+            let (is, all) = (counted(count), if count == 1 { "it" } else { "them" });
+            output::note(&format!(
+                "{is} to make as declared; `tidemill streams apply` does {all}"
+            ));
         }
     }
     Ok(())
