@@ -72,10 +72,11 @@ fn wait_for_state(broker: &Broker, bench: &Workbench, state: &str) -> serde_json
         let (nats, data) = (broker.url(), bench.text("data"));
         let ran = tidemill(&["results", "--json", "--nats", &nats, "--data-dir", &data]).unwrap();
         let results = ran.json().unwrap();
-        if results[0]["state"] == state {
-            return results[0].clone();
+        let results = results.as_array().unwrap();
+        if let Some(found) = results.iter().find(|result| result["state"] == state) {
+            return found.clone();
         }
-        assert!(begun.elapsed() < PATIENCE, "not {state}: {results}");
+        assert!(begun.elapsed() < PATIENCE, "not {state}: {results:?}");
         std::thread::sleep(Duration::from_millis(200));
     }
 }
@@ -195,6 +196,12 @@ fn a_checkpoint_that_is_still_written_is_waited_for_and_one_that_stays_so_is_giv
     let doctor = tidemill(&["doctor", "--nats", &broker.url(), "--data-dir", &bench.text("data")]).unwrap();
     assert_eq!(doctor.code, Some(1));
     assert!(doctor.output.contains(shard), "{}", doctor.output);
+    let refused = wait_for_state(&broker, &bench, "invalid");
+    let reason = refused["reason"].as_str().unwrap();
+    assert!(
+        reason.contains(shard) && reason.contains("announce it again"),
+        "{refused}"
+    );
 }
 
 /// Answers like a broker of the given version, as far as a client needs to look at it.
