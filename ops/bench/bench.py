@@ -296,6 +296,7 @@ def main():
     arguments.add_argument("--target", default=os.environ.get("CARGO_TARGET_DIR", ROOT / "target"), type=pathlib.Path)
     arguments.add_argument("--keep", action="store_true", help="keep the scratch folder")
     arguments = arguments.parse_args()
+    zero_latency.built(arguments.target / arguments.profile, "bench")
     folder = pathlib.Path(tempfile.mkdtemp(prefix="tidemill-bench-"))
     bench, begun = Bench(arguments, folder), time.monotonic()
     try:

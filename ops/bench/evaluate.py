@@ -35,6 +35,14 @@ kind = "exact"
 """
 
 
+def built(programs, make):
+    """The programs' folder, which must hold what is measured and the fake engine."""
+    for name in ("tidemill", "tidemill-fake-engine"):
+        if not (programs / name).exists():
+            raise SystemExit(f"{programs / name} is not built: run `make {make}`, which builds what this needs")
+    return programs
+
+
 def write_suite(folder, items, cap=16):
     (folder / "suite.toml").write_text(SUITE.format(cap=cap))
     with open(folder / "items.jsonl", "w") as data:
@@ -136,7 +144,7 @@ def main():
     arguments.add_argument("--items", type=int, default=20_000)
     arguments.add_argument("--target", default=os.environ.get("CARGO_TARGET_DIR", ROOT / "target"), type=pathlib.Path)
     arguments = arguments.parse_args()
-    programs = arguments.target / "release"
+    programs = built(arguments.target / "release", "bench-resume")
     engine, url = start_engine(programs / "tidemill-fake-engine")
     try:
         with tempfile.TemporaryDirectory(prefix="tidemill-bench-") as folder:

@@ -22,6 +22,8 @@ import threading
 import time
 import urllib.request
 
+from evaluate import built
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ROLES = ["loader", "generator", "grader", "aggregator"]
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -159,6 +161,7 @@ def main():
     arguments.add_argument("--scratch", default=None, type=pathlib.Path, help="where data, objects and the broker's store go")
     arguments.add_argument("--keep", action="store_true", help="keep the scratch folder")
     arguments = arguments.parse_args()
+    built(arguments.target / arguments.profile, "bench-million")
     folder = pathlib.Path(tempfile.mkdtemp(prefix="tidemill-million-", dir=arguments.scratch))
     programs, engine = arguments.target / arguments.profile, None
     processes = []

@@ -12,10 +12,15 @@ import sys
 
 logging.disable(logging.WARNING)
 
-from lm_eval.api.instance import Instance  # noqa: E402
-from lm_eval.api.task import ConfigurableTask  # noqa: E402
-from lm_eval.filters import build_filter_ensemble  # noqa: E402
-from lm_eval.tasks._yaml_loader import load_yaml  # noqa: E402
+try:
+    from lm_eval.api.instance import Instance
+    from lm_eval.api.task import ConfigurableTask
+    from lm_eval.filters import build_filter_ensemble
+    from lm_eval.tasks._yaml_loader import load_yaml
+except ImportError as error:
+    sys.exit(f"golden: {error}: run `make test-parity` once, which installs what this needs")
+if len(sys.argv) != 2:
+    sys.exit("golden: name the folder of the fixtures: shared/harness/fixtures, as `make harness-golden` does")
 
 FOLDER = pathlib.Path(sys.argv[1]).resolve()
 

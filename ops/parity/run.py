@@ -21,7 +21,10 @@ import time
 import urllib.request
 from collections import Counter
 
-from prepare import START, prepare
+try:
+    from prepare import START, prepare
+except ImportError as error:
+    raise SystemExit(f"parity: {error}: run `make test-parity`, which installs what this needs") from None
 from tasks import GROUPS, HEARD, ROWS, STORED
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -392,6 +395,8 @@ def main():
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
     arguments = parser.parse_args()
     program = str(pathlib.Path(arguments.program).resolve())
+    if not os.path.exists(program):
+        sys.exit(f"parity: {program} is not built: run `make test-parity`, which builds what this needs")
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(arguments.keep or pathlib.Path(temporary) / "parity").resolve()
         folder.mkdir(parents=True)

@@ -16,11 +16,14 @@ import sysconfig
 import tempfile
 import types
 
-import langdetect
-import nltk
-from nltk.stem import porter
-from rouge_score import rouge_scorer
-from sacrebleu.metrics import BLEU, CHRF
+try:
+    import langdetect
+    import nltk
+    from nltk.stem import porter
+    from rouge_score import rouge_scorer
+    from sacrebleu.metrics import BLEU, CHRF
+except ImportError as error:
+    sys.exit(f"golden: {error}: run `make scoring-golden`, which installs what this needs")
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 GOLDEN = REPOSITORY / "shared/scoring/golden/scores.json"

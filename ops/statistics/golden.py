@@ -14,14 +14,17 @@ import math
 import sys
 from fractions import Fraction
 
-import numpy
-import scipy
-import sklearn
-import sklearn.metrics
-import statsmodels
-import statsmodels.api
-from scipy import stats
-from statsmodels.stats import contingency_tables, multitest, power, proportion
+try:
+    import numpy
+    import scipy
+    import sklearn
+    import sklearn.metrics
+    import statsmodels
+    import statsmodels.api
+    from scipy import stats
+    from statsmodels.stats import contingency_tables, multitest, power, proportion
+except ImportError as error:
+    sys.exit(f"golden: {error}: python3 -m pip install --requirement ops/statistics/requirements.txt")
 
 
 def distributions():

@@ -10,7 +10,10 @@ import subprocess
 import tomllib
 import unittest
 
-import yaml
+try:
+    import yaml
+except ImportError as error:
+    raise SystemExit(f"compose: {error}: run `make ops-test`, which installs what this needs") from None
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ROLES = {"loader", "generator", "grader", "aggregator", "engine"}

@@ -1,5 +1,7 @@
 //! Declared against live: plan, apply, check.
 
+use std::time::Duration;
+
 use async_nats::jetstream::consumer::PullConsumer;
 use async_nats::jetstream::context::{CreateStreamError, CreateStreamErrorKind, GetStreamErrorKind};
 use async_nats::jetstream::{self, stream};
@@ -39,6 +41,9 @@ const EXISTENCE: &str = "existence";
 
 impl std::fmt::Display for Difference {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.is_missing() {
+            return write!(formatter, "{}: is not there", self.name);
+        }
         write!(
             formatter,
             "{}: {} is {}, declared {}",
@@ -338,22 +343,43 @@ const fn kept_limit(declared: i64, live: i64) -> i64 {
     if is_raised { live } else { declared }
 }
 
+/// The policy's name in the server's configuration.
+const fn retention(policy: stream::RetentionPolicy) -> &'static str {
+    match policy {
+        stream::RetentionPolicy::Limits => "limits",
+        stream::RetentionPolicy::Interest => "interest",
+        stream::RetentionPolicy::WorkQueue => "workqueue",
+    }
+}
+
+const fn discard(policy: stream::DiscardPolicy) -> &'static str {
+    match policy {
+        stream::DiscardPolicy::Old => "old",
+        stream::DiscardPolicy::New => "new",
+    }
+}
+
+/// A stream without one keeps its messages for ever.
+fn age(age: Duration) -> String {
+    if age.is_zero() {
+        "none".to_owned()
+    } else {
+        format!("{age:?}")
+    }
+}
+
 fn compare(declared: &stream::Config, live: &stream::Config, differences: &mut Vec<Difference>) {
     let fields = [
-        (
-            "subjects",
-            format!("{:?}", declared.subjects),
-            format!("{:?}", live.subjects),
-        ),
+        ("subjects", declared.subjects.join(", "), live.subjects.join(", ")),
         (
             "retention",
-            format!("{:?}", declared.retention),
-            format!("{:?}", live.retention),
+            retention(declared.retention).to_owned(),
+            retention(live.retention).to_owned(),
         ),
         (
             "discard",
-            format!("{:?}", declared.discard),
-            format!("{:?}", live.discard),
+            discard(declared.discard).to_owned(),
+            discard(live.discard).to_owned(),
         ),
         (
             "discard_new_per_subject",
@@ -370,11 +396,7 @@ fn compare(declared: &stream::Config, live: &stream::Config, differences: &mut V
             kept_limit(declared.max_bytes, live.max_bytes).to_string(),
             live.max_bytes.to_string(),
         ),
-        (
-            "max_age",
-            format!("{:?}", declared.max_age),
-            format!("{:?}", live.max_age),
-        ),
+        ("max_age", age(declared.max_age), age(live.max_age)),
         (
             "max_consumers",
             declared.max_consumers.to_string(),
@@ -451,11 +473,7 @@ fn compare_bucket(declared: &Bucket, replicas: usize, live: &stream::Config, dif
     let fields = [
         ("num_replicas", replicas.to_string(), live.num_replicas.to_string()),
         ("max_bytes", declared.max_bytes.to_string(), live.max_bytes.to_string()),
-        (
-            "max_age",
-            format!("{:?}", declared.max_age.unwrap_or_default()),
-            format!("{:?}", live.max_age),
-        ),
+        ("max_age", age(declared.max_age.unwrap_or_default()), age(live.max_age)),
     ];
     differences.extend(fields.into_iter().filter(|(_, declared, live)| declared != live).map(
         |(field, declared_value, live)| Difference {
@@ -469,7 +487,34 @@ fn compare_bucket(declared: &Bucket, replicas: usize, live: &stream::Config, dif
 
 #[cfg(test)]
 mod tests {
-    use super::{compare, declared};
+    use std::time::Duration;
+
+    use async_nats::jetstream::stream::{DiscardPolicy, RetentionPolicy};
+
+    use super::{compare, declared, missing};
+
+    #[test]
+    fn differences_are_told_in_the_servers_words() {
+        let declared = declared::READY.config(1);
+        let mut live = declared.clone();
+        live.retention = RetentionPolicy::Limits;
+        live.discard = DiscardPolicy::Old;
+        live.subjects = vec!["a.>".to_owned(), "b".to_owned()];
+        live.max_age = Duration::from_secs(90);
+        let mut differences = vec![missing("DONE")];
+        compare(&declared, &live, &mut differences);
+        let told: Vec<String> = differences.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            told,
+            [
+                "DONE: is not there",
+                "READY: subjects is a.>, b, declared tm.ready.*.*.*.*.*",
+                "READY: retention is limits, declared workqueue",
+                "READY: discard is old, declared new",
+                "READY: max_age is 90s, declared none",
+            ]
+        );
+    }
 
     #[test]
     fn a_limit_that_was_raised_is_no_difference_and_a_lowered_one_is() {

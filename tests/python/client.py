@@ -16,10 +16,16 @@ import os
 import pathlib
 import sys
 
-import jsonschema
-import nats
-import nats.errors
-import nats.js.errors
+try:
+    import jsonschema
+    import nats
+    import nats.errors
+    import nats.js.errors
+except ImportError as error:
+    if __name__ != "__main__":
+        raise
+    requirements = pathlib.Path(__file__).with_name("requirements.txt")
+    raise SystemExit(f"client: {error}: python3 -m pip install --requirement {requirements}") from None
 
 SCHEMA = pathlib.Path(__file__).resolve().parents[2] / "streams/schemas/result.json"
 
@@ -71,10 +77,15 @@ async def subscribe(jetstream, subject, stream):
             await asyncio.sleep(0.1)
 
 
+async def ignore(_):
+    """Without a callback nats-py prints a traceback for each try to connect."""
+
+
 async def follow(options):
     validator = checker(options.schema)
     goal = Goal(options.count, options.until_final, options.benchmarks)
-    client = await nats.connect(options.nats, connect_timeout=5, reconnect_time_wait=0.25, max_reconnect_attempts=20)
+    tries = {"connect_timeout": 5, "reconnect_time_wait": 0.25, "max_reconnect_attempts": 20}
+    client = await nats.connect(options.nats, error_cb=ignore, **tries)
     try:
         subscription = await subscribe(client.jetstream(), options.subject, options.stream)
         async for delivery in subscription.messages:
@@ -109,8 +120,12 @@ def main(argv=None):
     except asyncio.TimeoutError:
         print(f"client: not done within {options.timeout} s", file=sys.stderr)
         return 2
+    except nats.errors.NoServersError:
+        what = "start one with `tidemill up`, or give the address of yours with --nats or NATS_URL"
+        print(f"client: no broker answers at {options.nats}: {what}", file=sys.stderr)
+        return 2
     except (OSError, nats.errors.Error) as error:
-        print(f"client: {options.nats}: {error!r}", file=sys.stderr)
+        print(f"client: {options.nats}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 0

@@ -18,6 +18,7 @@ from client import SCHEMA, Goal, Invalid, checker, read
 from fake_engine import FakeEngine
 
 CLIENT = pathlib.Path(__file__).with_name("client.py")
+ANNOUNCE = ROOT / "examples/trainer/announce.py"
 TIDEMILL = os.environ.get("TIDEMILL_BIN", ROOT / "target/debug/tidemill")
 TIMEOUT = 120
 
@@ -184,6 +185,36 @@ class WrongMessages(unittest.TestCase):
         gone = subprocess.run([sys.executable, CLIENT, "--nats", broker.url], capture_output=True, text=True, timeout=TIMEOUT)
         self.assertEqual(2, gone.returncode)
         self.assertIn(broker.url, gone.stderr)
+
+
+class Started(unittest.TestCase):
+    """Scripts that a user starts, where something is missing: one line that says what to do, and no traceback."""
+
+    def refused(self, *command):
+        ran = subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=TIMEOUT)
+        self.assertEqual((2, "", 1), (ran.returncode, ran.stdout, ran.stderr.count("\n")), ran.stderr)
+        return ran.stderr
+
+    def test_no_broker_is_one_line_that_says_what_to_do(self):
+        with Broker() as broker:
+            pass
+        announced = [ANNOUNCE, "/checkpoint", "--run", "r", "--step", "1"]
+        for command in ([CLIENT], announced):
+            said = self.refused(*command, "--nats", broker.url)
+            self.assertIn(f"no broker answers at {broker.url}: start one with `tidemill up`", said)
+
+    def test_a_broker_without_streams_takes_no_announcement(self):
+        with Broker() as broker:
+            said = self.refused(ANNOUNCE, "/checkpoint", "--run", "r", "--step", "1", "--nats", broker.url)
+        self.assertIn("`tidemill streams apply`", said)
+
+    def test_what_is_not_built_or_not_installed_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for script in ("bench.py", "evaluate.py", "million.py"):
+                command = [sys.executable, ROOT / "ops/bench" / script, "--target", folder]
+                ran = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
+                self.assertEqual((1, 1), (ran.returncode, ran.stderr.count("\n")), ran.stderr)
+                self.assertRegex(ran.stderr, r"/release/tidemill.* is not built: run `make bench")
 
 
 class Reading(unittest.TestCase):

@@ -72,10 +72,11 @@ fn wait_for_state(broker: &Broker, bench: &Workbench, state: &str) -> serde_json
         let (nats, data) = (broker.url(), bench.text("data"));
         let ran = tidemill(&["results", "--json", "--nats", &nats, "--data-dir", &data]).unwrap();
         let results = ran.json().unwrap();
-        if results[0]["state"] == state {
-            return results[0].clone();
+        let results = results.as_array().unwrap();
+        if let Some(found) = results.iter().find(|result| result["state"] == state) {
+            return found.clone();
         }
-        assert!(begun.elapsed() < PATIENCE, "not {state}: {results}");
+        assert!(begun.elapsed() < PATIENCE, "not {state}: {results:?}");
         std::thread::sleep(Duration::from_millis(200));
     }
 }
@@ -195,6 +196,12 @@ fn a_checkpoint_that_is_still_written_is_waited_for_and_one_that_stays_so_is_giv
     let doctor = tidemill(&["doctor", "--nats", &broker.url(), "--data-dir", &bench.text("data")]).unwrap();
     assert_eq!(doctor.code, Some(1));
     assert!(doctor.output.contains(shard), "{}", doctor.output);
+    let refused = wait_for_state(&broker, &bench, "invalid");
+    let reason = refused["reason"].as_str().unwrap();
+    assert!(
+        reason.contains(shard) && reason.contains("announce it again"),
+        "{refused}"
+    );
 }
 
 /// Answers like a broker of the given version, as far as a client needs to look at it.
@@ -305,4 +312,37 @@ fn an_own_broker_ends_with_its_process_also_when_that_is_killed() {
     }
     let again = tidemill(&["results", "--json", "--data-dir", &folder]).unwrap();
     assert_eq!((again.code, again.output.trim()), (Some(0), "[]"), "{}", again.log);
+}
+
+#[test]
+fn commands_with_a_broker_of_their_own_say_one_line_and_warn_of_nothing() {
+    let bench = Workbench::new(1).unwrap();
+    let data = bench.text("data");
+    let ran = |arguments: &[&str]| tidemill(&[arguments, &["--data-dir", &data]].concat()).unwrap();
+    let (planned, applied, checked) = (
+        ran(&["streams", "plan"]),
+        ran(&["streams", "apply"]),
+        ran(&["streams", "check"]),
+    );
+    for (ran, said) in [
+        (&planned, "DONE: is not there"),
+        (&applied, "DONE: is not there"),
+        (&checked, ""),
+    ] {
+        assert_eq!((ran.code, ran.log.lines().count()), (Some(0), 1), "{}", ran.log);
+        assert!(
+            ran.output.contains(said) && !ran.log.contains("WARN"),
+            "{}{}",
+            ran.output,
+            ran.log
+        );
+    }
+    assert!(
+        checked.output.is_empty() && checked.log.contains("as declared"),
+        "{}{}",
+        checked.output,
+        checked.log
+    );
+    let doctor = ran(&["doctor"]);
+    assert!(!doctor.log.contains("WARN"), "{}", doctor.log);
 }

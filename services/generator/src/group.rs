@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidemill_domain::{Replica, ServerGroup};
-use tidemill_inference::{Client, ClientError, OpenAi, Options};
+use tidemill_inference::{Client, ClientError, Described, OpenAi, Options};
 use tidemill_service::leader::Looks;
 use tidemill_service::{Context, work};
 use tidemill_streams::durable;
@@ -123,7 +123,11 @@ impl Membership {
 
 /// They are one replica, perhaps with another bound.
 fn is_same(one: &Replica, other: &Replica) -> bool {
-    (&one.url, &one.model, one.kind) == (&other.url, &other.model, other.kind)
+    let bounded = Replica {
+        max_in_flight: one.max_in_flight,
+        ..other.clone()
+    };
+    *one == bounded
 }
 
 fn member(context: &Context, replica: &Replica) -> Result<Member<OpenAi>, ClientError> {
@@ -133,9 +137,13 @@ fn member(context: &Context, replica: &Replica) -> Result<Member<OpenAi>, Client
         ..Options::from_environment()
     };
     let client = Client::new(&replica.url, &options)?;
+    let described = Described {
+        context_length: replica.context_length,
+        owned_by: replica.owned_by.clone(),
+    };
     Ok(Member {
         name: client.url().to_owned(),
-        engine: OpenAi::new(client, &replica.model, replica.kind),
+        engine: OpenAi::new(client, &replica.model, replica.kind).described(described),
         max_in_flight: replica.max_in_flight,
     })
 }

@@ -197,7 +197,7 @@ impl Breaker {
 }
 
 /// What a look at a replica found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Looked {
     /// It answered.
     Answered,
@@ -205,6 +205,8 @@ pub(crate) enum Looked {
     Unready,
     /// It answered that it does not serve what is asked of it.
     Refusing,
+    /// It answered, and is not the server that joined, for this reason.
+    Another(String),
     /// Nobody is there: no connection came about, or it was closed without an answer.
     Nobody,
     /// Nothing came in time. An engine that is merely busy may do that too.
@@ -213,11 +215,12 @@ pub(crate) enum Looked {
 
 impl Looked {
     /// Why a replica at which it was found last is sent nothing more.
-    pub(crate) const fn why(self) -> &'static str {
+    pub(crate) const fn why(&self) -> &str {
         match self {
             Self::Answered => "it stands still",
             Self::Unready => "it is not ready",
             Self::Refusing => "it does not serve what is asked of it",
+            Self::Another(reason) => reason.as_str(),
             Self::Nobody => "nobody answers there",
             Self::Silent => "it does not answer in time",
         }
@@ -285,9 +288,9 @@ impl Health {
 
     /// Takes note of a look. `away_since` says since when requests to it fail already: nobody there at the first look then
     /// leaves no doubt, unless work arrived since.
-    pub(crate) fn looked(&mut self, looked: Looked, away_since: Option<Instant>, now: Instant) -> Condition {
+    pub(crate) fn looked(&mut self, looked: &Looked, away_since: Option<Instant>, now: Instant) -> Condition {
         match looked {
-            Looked::Answered | Looked::Unready => {
+            Looked::Answered | Looked::Unready | Looked::Another(_) => {
                 self.heard_at(now);
                 return Condition::Alive;
             }
@@ -296,7 +299,7 @@ impl Health {
             Looked::Silent => {}
         }
         self.missed += 1;
-        let is_lost = looked == Looked::Nobody && away_since.is_some_and(|since| self.grew <= since);
+        let is_lost = *looked == Looked::Nobody && away_since.is_some_and(|since| self.grew <= since);
         match () {
             () if is_lost || self.nobody >= MISSED => Condition::Dead,
             () if now.duration_since(self.heard) >= SILENCE => Condition::Dead,
@@ -402,28 +405,28 @@ mod tests {
     fn three_looks_that_find_nobody_without_a_sign_of_life_are_death() {
         let now = Instant::now();
         let mut health = Health::new(now);
-        assert_eq!(health.looked(Looked::Nobody, None, now), Condition::Alive);
-        assert_eq!(health.looked(Looked::Nobody, None, now), Condition::Alive);
-        assert_eq!(health.looked(Looked::Nobody, None, now), Condition::Dead);
+        assert_eq!(health.looked(&Looked::Nobody, None, now), Condition::Alive);
+        assert_eq!(health.looked(&Looked::Nobody, None, now), Condition::Alive);
+        assert_eq!(health.looked(&Looked::Nobody, None, now), Condition::Dead);
 
         let mut busy = Health::new(now);
         for at in 1..10 {
-            assert_eq!(busy.looked(Looked::Nobody, None, now), Condition::Alive);
+            assert_eq!(busy.looked(&Looked::Nobody, None, now), Condition::Alive);
             busy.work(at, now);
         }
         assert_eq!(busy.missed(), 0);
 
         let mut away = Health::new(now);
         assert_eq!(
-            away.looked(Looked::Silent, Some(now), now),
+            away.looked(&Looked::Silent, Some(now), now),
             Condition::Alive,
             "it may be slow"
         );
-        assert_eq!(away.looked(Looked::Nobody, Some(now), now), Condition::Dead);
+        assert_eq!(away.looked(&Looked::Nobody, Some(now), now), Condition::Dead);
         let mut works = Health::new(now);
         works.work(1, now + SECOND);
         assert_eq!(
-            works.looked(Looked::Nobody, Some(now), now + SECOND),
+            works.looked(&Looked::Nobody, Some(now), now + SECOND),
             Condition::Alive,
             "its answers go on"
         );
@@ -433,12 +436,15 @@ mod tests {
     fn slow_answers_to_looks_are_not_death_before_a_long_silence() {
         let now = Instant::now();
         let mut health = Health::new(now);
-        let mut at = |second| health.looked(Looked::Silent, None, now + SECOND * second);
+        let mut at = |second| health.looked(&Looked::Silent, None, now + SECOND * second);
         assert_eq!((at(3), at(6)), (Condition::Alive, Condition::Alive));
         assert_eq!((at(9), at(29)), (Condition::Missing, Condition::Missing));
         assert_eq!(at(30), Condition::Dead);
         health.work(1, now + SECOND * 31);
-        assert_eq!(health.looked(Looked::Silent, None, now + SECOND * 60), Condition::Alive);
+        assert_eq!(
+            health.looked(&Looked::Silent, None, now + SECOND * 60),
+            Condition::Alive
+        );
     }
 
     #[test]
@@ -447,8 +453,8 @@ mod tests {
         let mut health = Health::new(now);
         for second in 1..100 {
             let now = now + SECOND * second;
-            assert_eq!(health.looked(Looked::Unready, Some(now), now), Condition::Alive);
-            assert_ne!(health.looked(Looked::Refusing, Some(now), now), Condition::Dead);
+            assert_eq!(health.looked(&Looked::Unready, Some(now), now), Condition::Alive);
+            assert_ne!(health.looked(&Looked::Refusing, Some(now), now), Condition::Dead);
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use tidemill_domain::{
     AnswerLength, Asked as Draw, Benchmark, Class, Completion, Continuation, Digest, Ending, Item, ItemKey, Manifest,
-    Prompt, Release, Served, Timestamp,
+    Release, Served, Timestamp,
 };
 use tidemill_inference::{Answer, Engine, Request, Scoring};
 use tidemill_service::fault::{self, Point};
@@ -306,14 +306,19 @@ impl<E: Engine> Worker<E> {
         item: &Item,
         course: &mut Course<'_>,
     ) -> Result<Outcome, GivenBack> {
-        let Prompt::Text(context) = &item.prompt else {
+        let Some(contexts) = item.contexts() else {
             let detail = "likelihood needs a text prompt: a chat prompt's text is known to the server alone";
             return Ok(Outcome::without_answer(Ending::EngineError, detail.to_owned()));
         };
-        let mut scoring = Scoring::new(context);
+        let mut known = contexts.first().copied().unwrap_or_default();
+        let mut scoring = Scoring::new(known);
         let mut outcome = Outcome::without_answer(Ending::Scored, String::new());
         outcome.detail = None;
-        for choice in &item.choices {
+        for (choice, context) in item.choices.iter().zip(contexts) {
+            // What was learnt of a context says nothing of another one.
+            if context != known {
+                (known, scoring) = (context, Scoring::new(context));
+            }
             let mut question = Score {
                 scoring: &mut scoring,
                 choice,

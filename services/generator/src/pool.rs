@@ -324,11 +324,13 @@ impl<E: Engine> Pool<E> {
                 () = sleep_until(at) => {}
                 () = seat.nudge.notified() => continue,
             }
-            let (looked, load) = look(&seat.member.engine).await;
+            let is_stopped = self.lock().replicas.is_stopped(seat.index);
+            let (looked, load) = look(&seat.member.engine, is_stopped).await;
+            let why = looked.clone();
             let mut state = self.lock();
             let pieces = seat.member.engine.progress();
             let change = state.replicas.looked(seat.index, looked, load, pieces, Instant::now());
-            self.apply(&mut state, &seat, change, Why::Away(looked.why()));
+            self.apply(&mut state, &seat, change, Why::Away(why.why()));
         }
     }
 
@@ -393,8 +395,15 @@ impl<'a> Why<'a> {
     }
 }
 
-/// Looks whether an engine is there, and at its load where it says.
-async fn look<E: Engine>(engine: &E) -> (Looked, Load) {
+/// Looks whether an engine is there, and at its load where it says. Of one that is stopped the load shows too little: another
+/// server may have come back in its place.
+async fn look<E: Engine>(engine: &E, is_stopped: bool) -> (Looked, Load) {
+    if is_stopped {
+        let looked = look_for(engine).await;
+        if looked != Looked::Answered {
+            return (looked, Load::default());
+        }
+    }
     // One that says nothing may not have been asked.
     if engine.capabilities().metrics
         && let Ok(Ok(load)) = timeout(LOAD_PATIENCE, engine.load()).await
@@ -402,20 +411,29 @@ async fn look<E: Engine>(engine: &E) -> (Looked, Load) {
     {
         return (Looked::Answered, load);
     }
-    let looked = match timeout(LOOK_PATIENCE, engine.alive()).await {
+    let looked = if is_stopped {
+        Looked::Answered
+    } else {
+        look_for(engine).await
+    };
+    (looked, Load::default())
+}
+
+async fn look_for<E: Engine>(engine: &E) -> Looked {
+    match timeout(LOOK_PATIENCE, engine.alive()).await {
         Ok(Ok(())) => Looked::Answered,
         Ok(Err(error)) => {
             tracing::debug!(%error, "engine not found at a look");
             found(&error)
         }
         Err(_) => Looked::Silent,
-    };
-    (looked, Load::default())
+    }
 }
 
 /// What an error at a look tells. Whatever answers with a status is there, though perhaps not the engine itself.
-const fn found(error: &ProbeError) -> Looked {
+fn found(error: &ProbeError) -> Looked {
     match error {
+        ProbeError::Another { .. } => Looked::Another(error.to_string()),
         ProbeError::Unauthorised { .. } | ProbeError::WrongModel { .. } => Looked::Refusing,
         ProbeError::Unready { .. }
         | ProbeError::NotOpenAi { .. }

@@ -65,6 +65,8 @@ struct State {
     is_leaving: bool,
     /// It refused the last request, and has not been away since.
     refusing: Option<Refusing>,
+    /// Why the server that answers there is not the one that joined, as the last look found.
+    another: Option<String>,
     /// Since when it has been sent nothing, but for what tries it.
     stopped: Option<Instant>,
     /// Since when it has turned away everything that it answered, and whether the last time as too much.
@@ -206,6 +208,7 @@ impl Replicas {
             looked: None,
             is_leaving: false,
             refusing: None,
+            another: None,
             stopped: None,
             turned_away: None,
             empty: None,
@@ -513,13 +516,17 @@ impl Replicas {
         state.looked = Some(now);
         let work = state.answered + pieces.unwrap_or(0);
         state.health.work(work, now);
+        if let Looked::Another(reason) = &looked {
+            return state.is_another(reason, now);
+        }
+        state.another = None;
         match looked {
-            Looked::Answered => {}
+            Looked::Another(_) | Looked::Answered => {}
             // It would refuse requests as well.
             Looked::Refusing => state.refusing.iter_mut().for_each(|refusing| refusing.last = now),
             Looked::Unready | Looked::Nobody | Looked::Silent => state.refusing = None,
         }
-        match state.health.looked(looked, state.breaker.away_since(), now) {
+        match state.health.looked(&looked, state.breaker.away_since(), now) {
             Condition::Alive => {}
             Condition::Missing if !state.breaker.is_open() => return state.open(now),
             Condition::Missing => {}
@@ -684,6 +691,10 @@ impl State {
     /// A response of any kind shows that it is there.
     fn answered(&mut self, is_bad: bool, now: Instant) -> Change {
         self.refusing = None;
+        if self.another.is_some() {
+            // It is there, and not what is wanted.
+            return Change::None;
+        }
         if self.breaker.answered(is_bad, now) {
             self.stopped = None;
             Change::Closed
@@ -721,6 +732,18 @@ impl State {
         change
     }
 
+    /// One that came back as another server is sent nothing, whatever it answers, until a look finds the one that joined.
+    fn is_another(&mut self, reason: &str, now: Instant) -> Change {
+        self.refusing = None;
+        self.health.looked(&Looked::Another(String::new()), None, now);
+        let is_known = self.another.as_deref() == Some(reason);
+        self.another = Some(reason.to_owned());
+        if self.open(now) == Change::None {
+            self.breaker.looked(false, now);
+        }
+        if is_known { Change::None } else { Change::Opened }
+    }
+
     fn open(&mut self, now: Instant) -> Change {
         if self.breaker.open(false, now) {
             self.stopped.get_or_insert(now);
@@ -754,7 +777,11 @@ impl State {
             kind,
             since_seconds: now.saturating_duration_since(since).as_secs(),
             next_seconds: next.map(|next| next.saturating_duration_since(now).as_secs_f64().ceil() as u64),
-            reason: self.refusing.as_ref().map(|refusing| refusing.reason.clone()),
+            reason: self
+                .refusing
+                .as_ref()
+                .map(|refusing| refusing.reason.clone())
+                .or_else(|| self.another.clone()),
         })
     }
 

@@ -154,6 +154,8 @@ impl Bench {
                 model: self.engine.model().to_owned(),
                 max_in_flight: SLOTS,
                 kind: EngineKind::OpenAi,
+                context_length: None,
+                owned_by: None,
             }],
             context_length: None,
             updated: now(),

@@ -9,9 +9,9 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use tidemill_config::Config;
 use tidemill_domain::{
-    AnswerLength, BenchmarkName, Capacity, Completion, Digest, Ending, EngineKind, EvaluationId, GraderSpec, GroupId,
-    Item, ItemKey, Normalise, Prompt, Release, Replica, Reuse, ServerGroup, Settings, SuiteName, SuiteRef, Tier,
-    WholeBenchmark, WholeManifest,
+    AnswerLength, BenchmarkName, Capacity, ChoiceScore, Completion, Digest, Ending, EngineKind, EvaluationId,
+    GraderSpec, GroupId, Item, ItemKey, Normalise, Prompt, Release, Replica, Reuse, ServerGroup, Settings, SuiteName,
+    SuiteRef, Tier, WholeBenchmark, WholeManifest,
 };
 use tidemill_service::{Context, Follow, Published, Start, connect, now, prepare};
 use tidemill_storage::{Address, Store};
@@ -74,11 +74,18 @@ impl Bench {
     }
 
     async fn serve_at(&self, urls: &[String], model: &str) {
+        self.serve_described(urls, model, None).await;
+    }
+
+    /// With what each replica said of its context when it joined.
+    async fn serve_described(&self, urls: &[String], model: &str, context_length: Option<u32>) {
         let replica = |url: &String| Replica {
             url: url.clone(),
             model: model.to_owned(),
             max_in_flight: SLOTS / urls.len() as u32,
             kind: EngineKind::OpenAi,
+            context_length,
+            owned_by: context_length.map(|_| "tidemill".to_owned()),
         };
         let record = ServerGroup {
             schema: 1,
@@ -94,6 +101,25 @@ impl Bench {
 
     async fn withdraw(&self) {
         self.groups().await.delete(group().as_str()).await.unwrap();
+    }
+
+    /// Why the only replica takes nothing, once the generator says so with a reason.
+    async fn trouble(&self) -> String {
+        let bucket = self.context.jetstream().get_key_value(buckets::CAPACITY.name).await;
+        let mut told = bucket.unwrap().watch_with_history(">").await.unwrap();
+        let reason = async {
+            while let Some(entry) = told.next().await {
+                let Ok(capacity) = serde_json::from_slice::<Capacity>(&entry.unwrap().value) else {
+                    continue;
+                };
+                let troubles = capacity.replicas.into_iter().filter_map(|replica| replica.trouble);
+                if let Some(reason) = troubles.filter_map(|trouble| trouble.reason).next() {
+                    return reason;
+                }
+            }
+            unreachable!("the bucket is gone")
+        };
+        tokio::time::timeout(PATIENCE, reason).await.unwrap()
     }
 
     async fn groups(&self) -> async_nats::jetstream::kv::Store {
@@ -319,6 +345,35 @@ async fn every_item_is_asked_once_and_recorded_with_its_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn choices_with_contexts_of_their_own_are_scored_each_after_its_own() {
+    let bench = Bench::new(1).await;
+    let mut manifest = manifest(1);
+    let item = &mut manifest.benchmarks[1].items[0];
+    let contexts = ["red fish, one fish", "two", "blue fish"];
+    item.prompt = Prompt::of_contexts(contexts.map(str::to_owned).to_vec());
+    item.choices = vec![" red fish".to_owned(); 3];
+    let digest = bench.context.store.put_whole(manifest).await.unwrap();
+    let engine = FakeEngine::builder().keep_journal().start().unwrap();
+    let generator = bench.start().await;
+    bench.serve(&[&engine]).await;
+    bench.release_of(digest, key(1, 0), false).await;
+    let completions = bench.completions(1).await;
+    let completion = &completions[&(1, 0)];
+    assert_eq!(completion.ending, Ending::Scored, "{completion:?}");
+    let sum = token_logprob(" red") + token_logprob(" fish");
+    let is_whole = |choice: &ChoiceScore| choice.tokens == 2 && (choice.log_probability - sum).abs() < 1e-9;
+    assert!(
+        completion.choices.len() == 3 && completion.choices.iter().all(is_whole),
+        "{completion:?}"
+    );
+    let asked: Vec<String> = engine.journal().into_iter().map(|asked| asked.prompt).collect();
+    for context in contexts {
+        assert!(asked.contains(&format!("{context} red fish")), "{asked:?}");
+    }
+    generator.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_item_that_is_recorded_is_not_asked_for_again() {
     let bench = Bench::new(4).await;
     let engine = engine(|_| Reply::text(" 1"));
@@ -472,6 +527,38 @@ async fn items_outlive_an_engine_that_dies_and_comes_back() {
     engine.set_down(true).unwrap();
     sleep(Duration::from_millis(300)).await;
     engine.set_down(false).unwrap();
+    let completions = bench.completions(24).await;
+    assert!(completions.values().all(|completion| completion.ending == Ending::Stop));
+    generator.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_that_comes_back_with_a_shorter_context_gets_nothing_until_it_has_its_own() {
+    let bench = Bench::new(24).await;
+    let slowly = |_: &Request| Reply::text(" 1").after(Duration::from_millis(50));
+    let with = |context, port| {
+        let engine = FakeEngine::builder().max_context(context).port(port);
+        engine.respond(slowly).start().unwrap()
+    };
+    let first = with(8_192, 0);
+    let (url, model) = (first.url(), first.model().to_owned());
+    let port = url.rsplit(':').next().unwrap().parse().unwrap();
+    let generator = bench.start().await;
+    bench
+        .serve_described(std::slice::from_ref(&url), &model, Some(8_192))
+        .await;
+    bench.release_generated().await;
+    bench.completions(4).await;
+    drop(first);
+    sleep(Duration::from_millis(300)).await;
+    let shorter = with(2_048, port);
+    let reason = bench.trouble().await;
+    for part in [url.as_str(), "2048", "8192"] {
+        assert!(reason.contains(part), "{reason}");
+    }
+    assert_eq!(shorter.stats().requests, 0, "it was asked something");
+    drop(shorter);
+    let _its_own = with(8_192, port);
     let completions = bench.completions(24).await;
     assert!(completions.values().all(|completion| completion.ending == Ending::Stop));
     generator.drain().await;

@@ -4,14 +4,11 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 use tidemill_domain::{Item, JsonCheck, Measured};
-use tidemill_scoring::{Schema, find_json, same_json};
+use tidemill_scoring::{Schema, canonical_json, find_json, same_json};
 
 use crate::Error;
-use crate::answer::{Answer, Credit, Finding, shortened};
+use crate::answer::{Answer, Credit, Finding};
 use crate::family::Family;
-
-/// What samples vote by is a part of a small message.
-const MAX_CANONICAL_BYTES: usize = 250;
 
 #[derive(Debug, Clone)]
 pub(crate) struct JsonSchema {
@@ -45,7 +42,7 @@ fn compiled(schema: &str) -> Result<Schema, Error> {
 
 impl Family for JsonSchema {
     fn name(&self) -> &'static str {
-        "json_schema@2"
+        "json_schema@3"
     }
 
     fn judge(&self, item: &Item, answer: &Answer<'_>) -> Result<Option<Finding>, Error> {
@@ -68,8 +65,10 @@ impl Family for JsonSchema {
             JsonCheck::Schema => faults.is_none(),
             JsonCheck::Equal => is_equal && faults.is_none(),
         };
-        let mut finding = Finding::new("json@1", text, Credit::Whole(is_right)).at(answer.span(text));
-        finding.canonical = Some(shortened(&found.value.to_string(), MAX_CANONICAL_BYTES));
+        let canonical = canonical_json(text).unwrap_or_else(|| found.value.to_string());
+        let mut finding = Finding::new("json@1", text, Credit::Whole(is_right))
+            .at(answer.span(text))
+            .known_as(&canonical);
         let is = |claim: bool| Measured::Value(f64::from(u8::from(claim)));
         finding.measures = vec![
             ("valid".to_owned(), is(true)),
@@ -121,6 +120,20 @@ mod tests {
         };
         assert_eq!(long("12345678901234567890"), Outcome::Correct);
         assert_eq!(long("12345678901234567891"), Outcome::Incorrect);
+        let canonical = |text: &str| {
+            let grade = measured(&spec(JsonCheck::Valid, None), &item(&[], &[]), text);
+            grade.canonical.unwrap()
+        };
+        assert_eq!(
+            canonical(r#"{"b": 1.0, "a": [2]}"#),
+            canonical(r#"{"a": [2.0], "b": 1}"#)
+        );
+        assert_ne!(
+            canonical("12345678901234567890123"),
+            canonical("12345678901234567890124")
+        );
+        let long = |last: &str| canonical(&format!("[{}{last}]", "1, ".repeat(200)));
+        assert_ne!(long("1"), long("2"), "what is left out of a long one is told apart");
         let unfit = with(JsonCheck::Schema, r#"{"age": "3"}"#);
         assert!(unfit.reason.unwrap().starts_with("/age: "));
         assert_eq!(with(JsonCheck::Schema, "{\"age\": 3").outcome, Outcome::NoAnswer);

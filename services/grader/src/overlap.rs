@@ -7,13 +7,10 @@ use tidemill_scoring::{
 };
 
 use crate::Error;
-use crate::answer::{Answer, Credit, Finding, is_unanswerable, shortened, trimmed};
+use crate::answer::{Answer, Credit, Finding, is_unanswerable, trimmed};
 use crate::family::Family;
 
 const WHOLE: &str = "whole-answer@1";
-/// What samples vote by is a part of a small message.
-const MAX_CANONICAL_BYTES: usize = 250;
-
 /// The words that an answer and its best target share.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct F1(pub(crate) Words);
@@ -37,7 +34,7 @@ pub(crate) struct Chrf {
 
 impl Family for F1 {
     fn name(&self) -> &'static str {
-        "f1@1"
+        "f1@2"
     }
 
     fn judge(&self, item: &Item, answer: &Answer<'_>) -> Result<Option<Finding>, Error> {
@@ -51,8 +48,7 @@ impl Family for F1 {
             Words::Drop => Normalisation::Drop,
         };
         let found = token_match(text, &item.targets, by);
-        let mut finding = finding(answer, text, found.f1);
-        finding.canonical = Some(shortened(&normalised(text, by), MAX_CANONICAL_BYTES));
+        let mut finding = finding(answer, text, found.f1).known_as(&normalised(text, by));
         finding.reason = Some(match (is_unanswerable(item), found.is_exact) {
             (true, true) => "says nothing, and there is no answer to give".to_owned(),
             (true, false) => "there is no answer to give".to_owned(),
@@ -168,11 +164,17 @@ mod tests {
         let f1 = measured(&GraderSpec::F1 { words: Words::Squad }, &item(cat, &[]), "A cat sat.");
         assert_eq!(
             (f1.grader.as_str(), f1.extractor.as_deref()),
-            ("f1@1", Some("whole-answer@1"))
+            ("f1@2", Some("whole-answer@1"))
         );
         assert!((f1.score - 2.0 / 3.0).abs() < 1e-9, "{}", f1.score);
         assert_eq!(f1.canonical.as_deref(), Some("cat sat"));
         assert_eq!(f1.measures, [Some(Measured::Value(0.0))]);
+        let vote = |last: &str| {
+            let text = format!("{}{last}", "word ".repeat(100));
+            let grade = measured(&GraderSpec::F1 { words: Words::Squad }, &item(cat, &[]), &text);
+            grade.canonical.unwrap()
+        };
+        assert_ne!(vote("one"), vote("two"), "what is left out of a long one is told apart");
         let rouge = GraderSpec::Rouge {
             measure: RougeMeasure::Longest,
             stem: true,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tidemill_config::Loader;
 use tidemill_domain::{EngineKind, EvaluationEvent, Manifest, Penalties, Replica, Source};
-use tidemill_inference::{ProbeError, Probed, normalise_url, penalty_refusal, probe};
+use tidemill_inference::{Described, ProbeError, Probed, normalise_url, penalty_refusal, probe};
 use tidemill_service::Context;
 use tidemill_service::backoff::Backoff;
 use tidemill_telemetry::Metric;
@@ -87,8 +87,8 @@ pub(crate) struct Engines {
 
 struct Present {
     url: String,
-    /// The longest prompt plus answer, where the engine says.
-    context_length: Option<u32>,
+    /// What the engine says of its model.
+    described: Described,
     kind: EngineKind,
     /// Why it cannot score by likelihood, if it cannot.
     scoring_refusal: Option<String>,
@@ -105,7 +105,7 @@ impl Present {
     fn new(url: &str, ready: Ready) -> Self {
         Self {
             url: normalise_url(url),
-            context_length: ready.probed.context_length,
+            described: ready.probed.described,
             kind: ready.probed.capabilities.kind,
             scoring_refusal: ready.scoring_refusal,
         }
@@ -157,7 +157,7 @@ impl Needs {
                 "{url}: {reason}, and benchmark {name} wants it: serve with another engine, or leave the penalty out"
             ));
         }
-        let ((name, cap), context) = (self.longest_answer.as_ref()?, engine.context_length?);
+        let ((name, cap), context) = (self.longest_answer.as_ref()?, engine.described.context_length?);
         (context < *cap).then(|| {
             format!(
                 "the server at {url} has a context of {context} tokens, and benchmark {name} has max_tokens = {cap}: serve \
@@ -220,13 +220,18 @@ impl Engines {
             model: self.model.clone(),
             max_in_flight: share,
             kind: present.kind,
+            context_length: present.described.context_length,
+            owned_by: present.described.owned_by.clone(),
         });
         replicas.filter(|replica| replica.max_in_flight > 0).collect()
     }
 
     /// The longest prompt plus answer that all replicas take, where they say.
     pub(crate) fn context_length(&self) -> Option<u32> {
-        self.present.iter().filter_map(|present| present.context_length).min()
+        self.present
+            .iter()
+            .filter_map(|present| present.described.context_length)
+            .min()
     }
 
     /// Serves another number of requests at once from now on. Returns whether it is another one.

@@ -8,8 +8,8 @@ use std::time::Duration;
 use tidemill_archive::{is_fault_of_grading, is_fault_of_serving};
 use tidemill_config::Loader;
 use tidemill_domain::{
-    Class, Digest, EvaluationEvent, EvaluationId, EvaluationState, GroupId, LANE, Outcome, RolledBack, Source, TeamId,
-    Timeline, Timestamp, Written,
+    Class, Digest, EvaluationEvent, EvaluationId, EvaluationState, GroupId, LANE, Outcome, RolledBack, RunId, Source,
+    Step, TeamId, Timeline, Timestamp, Written,
 };
 use tidemill_service::backoff::Backoff;
 use tidemill_service::fault::{self, Point};
@@ -115,6 +115,18 @@ impl IntakeError {
             _ => Class::Permanent,
         }
     }
+
+    /// The suites are right, and there is nothing that could answer them.
+    const fn is_of_the_checkpoint(&self) -> bool {
+        matches!(
+            self,
+            Self::Location(_)
+                | Self::NoModel { .. }
+                | Self::Incomplete(_)
+                | Self::Expired { .. }
+                | Self::Unreadable { .. }
+        )
+    }
 }
 
 /// An evaluation that an announcement asked for.
@@ -155,8 +167,87 @@ pub(crate) async fn handle(context: Context, delivery: Delivery) -> Settled {
     tokio::select! {
         () = context.draining.cancelled() => Err(Failure::cancelled()),
         () = delivery.stopped.cancelled() => Err(Failure::cancelled()),
-        queued = enqueue(&context, &event, patience, delivery.delivered > 1, Ahead::default()) => queued.map(drop).map_err(failed),
+        taken = take_in(&context, &event, patience, delivery.delivered > 1) => taken.map_err(failed),
     }
+}
+
+/// Queues what an announcement asks for. Where there is no checkpoint its evaluations end with the reason, so that it is seen
+/// where results are.
+async fn take_in(context: &Context, event: &Written, patience: Duration, again: bool) -> Result<(), IntakeError> {
+    match enqueue(context, event, patience, again, Ahead::default()).await {
+        Err(error) if error.is_of_the_checkpoint() && error.class() == Class::Permanent => {
+            refuse(context, event, &error.to_string()).await?;
+            Err(error)
+        }
+        queued => queued.map(drop),
+    }
+}
+
+/// Ends the evaluations of a checkpoint that is not there: as those of an engine that never came, they drain, and the aggregator
+/// says that they are invalid.
+async fn refuse(context: &Context, event: &Written, reason: &str) -> Result<(), IntakeError> {
+    let source = Source::Checkpoint { uri: event.uri.clone() };
+    for name in suites_of(context, event) {
+        let suite = render(context, name).await?;
+        let mut refused = evaluation_event(
+            context,
+            event,
+            &source,
+            &no_checkpoint(&event.run, event.step),
+            suite,
+            now(),
+        )?;
+        if let Some(known) = newest(context, &refused.evaluation).await? {
+            refused.timeline.queued = refused.timeline.queued.max(after(&known));
+        }
+        let refused = refused.next(EvaluationState::Draining, now(), Some(reason.to_owned()));
+        let (evaluation, run, step) = (refused.evaluation.clone(), &event.run, event.step.0);
+        context.publisher.publish(&StateChange(refused), None).await?;
+        tracing::error!(evaluation_id = %evaluation, run_id = %run, step, reason, "there is no checkpoint to evaluate");
+    }
+    Ok(())
+}
+
+/// Stands for the identity of a checkpoint that was announced and is not there.
+fn no_checkpoint(run: &RunId, step: Step) -> Digest {
+    let step = step.0.to_string();
+    Digest::of_parts(["no checkpoint", run.as_str(), &step].map(str::as_bytes))
+}
+
+/// An evaluation is of a checkpoint; else it says that the one which was announced is not there.
+#[must_use]
+pub fn has_checkpoint(event: &EvaluationEvent) -> bool {
+    event.checkpoint != no_checkpoint(&event.run, event.step)
+}
+
+/// Takes an earlier refusal of an evaluation back: its checkpoint is there now.
+async fn supersede_refusal(context: &Context, event: &Written, manifest: &Digest) -> Result<(), IntakeError> {
+    let refused = evaluation_id(event, &no_checkpoint(&event.run, event.step), manifest);
+    let Some(known) = newest(context, &refused).await? else {
+        return Ok(());
+    };
+    if known.state == EvaluationState::Superseded {
+        return Ok(());
+    }
+    let reason = "the checkpoint was announced again, and is there".to_owned();
+    let mut next = known.next(EvaluationState::Superseded, now(), Some(reason));
+    next.result.clone_from(&known.result);
+    context.publisher.publish(&StateChange(next), None).await?;
+    Ok(())
+}
+
+/// The newest event of an evaluation; `None` when it is not known.
+async fn newest(context: &Context, evaluation: &EvaluationId) -> Result<Option<EvaluationEvent>, IntakeError> {
+    let newest = board::newest(context, evaluation).await;
+    newest.map_err(|reason| IntakeError::Lookup {
+        evaluation: evaluation.clone(),
+        reason,
+    })
+}
+
+/// When a life may begin that is later than a known one: a clock that was set back makes no earlier life.
+fn after(known: &EvaluationEvent) -> Option<Timestamp> {
+    Some(Timestamp(known.life().0 + 1))
 }
 
 /// The version of checkpoint events that is read.
@@ -229,6 +320,14 @@ impl Ahead {
     }
 }
 
+fn suites_of<'a>(context: &'a Context, event: &'a Written) -> &'a [String] {
+    if event.suites.is_empty() {
+        &context.config.loader.default_suites
+    } else {
+        &event.suites
+    }
+}
+
 /// As [`queue`]. With `again` it may have been begun before, by a loader that died over it.
 async fn enqueue(
     context: &Context,
@@ -238,11 +337,7 @@ async fn enqueue(
     mut ahead: Ahead,
 ) -> Result<Vec<Queued>, IntakeError> {
     let seen = now();
-    let names = if event.suites.is_empty() {
-        &context.config.loader.default_suites
-    } else {
-        &event.suites
-    };
+    let names = suites_of(context, event);
     if names.is_empty() {
         return Err(SuiteError::None.into());
     }
@@ -259,6 +354,7 @@ async fn enqueue(
     }
     let mut queued = Vec::with_capacity(rendered.len());
     for suite in rendered {
+        supersede_refusal(context, event, &suite.manifest).await?;
         let evaluation = evaluation_event(context, event, &source, &checkpoint, suite, seen)?;
         queued.push(enter(context, evaluation, again).await?);
     }
@@ -350,15 +446,6 @@ fn evaluation_event(
     suite: Rendered,
     seen: Timestamp,
 ) -> Result<EvaluationEvent, IntakeError> {
-    let step = event.step.0.to_string();
-    let mut identity = vec![
-        event.run.as_str(),
-        &step,
-        checkpoint.as_str(),
-        suite.manifest.as_str(),
-        LANE,
-    ];
-    identity.extend(event.no_cache.then_some(NO_CACHE));
     let at = now();
     let written = Some(event.written_at.unwrap_or(seen));
     let mut timeline = Timeline {
@@ -369,7 +456,7 @@ fn evaluation_event(
     timeline.enter(EvaluationState::Queued, at);
     Ok(EvaluationEvent {
         schema: 1,
-        evaluation: EvaluationId::from_digest(&Digest::of_parts(identity.into_iter().map(str::as_bytes))),
+        evaluation: evaluation_id(event, checkpoint, &suite.manifest),
         state: EvaluationState::Queued,
         at,
         run: event.run.clone(),
@@ -390,6 +477,13 @@ fn evaluation_event(
     })
 }
 
+fn evaluation_id(event: &Written, checkpoint: &Digest, manifest: &Digest) -> EvaluationId {
+    let step = event.step.0.to_string();
+    let mut identity = vec![event.run.as_str(), &step, checkpoint.as_str(), manifest.as_str(), LANE];
+    identity.extend(event.no_cache.then_some(NO_CACHE));
+    EvaluationId::from_digest(&Digest::of_parts(identity.into_iter().map(str::as_bytes)))
+}
+
 fn team(context: &Context, event: &Written) -> Result<TeamId, IntakeError> {
     if let Some(team) = &event.team {
         return Ok(team.clone());
@@ -404,16 +498,12 @@ fn team(context: &Context, event: &Written) -> Result<TeamId, IntakeError> {
 /// Publishes the evaluation as queued, unless it is known. One that is known is queued again
 /// where samples are missing and nobody works on them, or where it is to be served otherwise than before.
 async fn enter(context: &Context, mut event: EvaluationEvent, again: bool) -> Result<Queued, IntakeError> {
-    let lookup = |reason: String| IntakeError::Lookup {
-        evaluation: event.evaluation.clone(),
-        reason,
-    };
     let restore = |source| IntakeError::Restore {
         evaluation: event.evaluation.clone(),
         source: Box::new(source),
     };
     let (mut had_ended, mut retracted) = (false, Retracted::default());
-    let known = board::newest(context, &event.evaluation).await.map_err(lookup)?;
+    let known = newest(context, &event.evaluation).await?;
     if let Some(known) = known {
         let reopen = match known.state {
             EvaluationState::Superseded => true,
@@ -440,8 +530,7 @@ async fn enter(context: &Context, mut event: EvaluationEvent, again: bool) -> Re
         if known.state == EvaluationState::Invalid {
             retracted = retract_failures(context, &known).await?;
         }
-        // A clock that was set back makes no earlier life.
-        event.timeline.queued = event.timeline.queued.max(Some(Timestamp(known.life().0 + 1)));
+        event.timeline.queued = event.timeline.queued.max(after(&known));
     }
     context.publisher.publish(&StateChange(event.clone()), None).await?;
     fault::point(Point::LoaderEvaluationQueued);

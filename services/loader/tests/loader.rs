@@ -353,6 +353,57 @@ async fn a_context_shorter_than_an_answer_ends_the_evaluation_with_both_lengths(
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_checkpoint_that_is_not_there_ends_its_evaluation_with_the_reason_until_it_is_announced_again() {
+    let mut bench = Bench::start().await;
+    let mut config = (*bench.context.config).clone();
+    config.loader.checkpoint_patience = Duration::ZERO;
+    bench.context.config = Arc::new(config);
+    bench.load();
+    let engine = FakeEngine::start().unwrap();
+    let mut written = bench.written(&engine, &bench.file("suite.toml"));
+    written.uri = format!("file://{}/nowhere", bench.folder.path().display());
+    let announced = CheckpointMessage(CheckpointEvent::Written(written.clone()));
+    bench.context.publisher.publish(&announced, None).await.unwrap();
+    let begun = Instant::now();
+    let refused = loop {
+        let stream = bench
+            .context
+            .jetstream()
+            .get_stream(declared::EVALUATION.name)
+            .await
+            .unwrap();
+        if let Ok(message) = stream.get_last_raw_message_by_subject("tm.evaluation.>").await {
+            break serde_json::from_slice::<EvaluationEvent>(&message.payload).unwrap();
+        }
+        assert!(begun.elapsed() < PATIENCE, "the announcement left no trace");
+        sleep(Duration::from_millis(50)).await;
+    };
+    assert_eq!(
+        (refused.state, &refused.run, refused.step),
+        (EvaluationState::Draining, &written.run, written.step)
+    );
+    let reason = refused.reason.clone().unwrap();
+    assert!(reason.contains("nowhere is not complete"), "{reason}");
+    // Once more: it is the same evaluation, in a later life. Then where something is.
+    bench.context.publisher.publish(&announced, None).await.unwrap();
+    let again = loop {
+        let newest = bench.newest(&refused).await;
+        if newest.life() > refused.life() {
+            break newest;
+        }
+        assert!(begun.elapsed() < PATIENCE, "not refused again");
+        sleep(Duration::from_millis(50)).await;
+    };
+    assert_eq!(again.reason, refused.reason);
+    written.uri = engine.url();
+    let queued = intake::queue(&bench.context, &written, Duration::ZERO).await.unwrap();
+    assert_ne!(queued[0].event.evaluation, refused.evaluation);
+    assert!(intake::has_checkpoint(&queued[0].event) && !intake::has_checkpoint(&refused));
+    let taken_back = bench.wait_for_state(&refused, EvaluationState::Superseded).await;
+    assert!(taken_back.reason.unwrap().contains("announced again"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn superseding_takes_back_what_was_released() {
     let (bench, engine) = (Bench::start().await, FakeEngine::start().unwrap());
     bench.load();

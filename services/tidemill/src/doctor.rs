@@ -102,11 +102,9 @@ async fn examine(place: &Place, config: &Config) -> Vec<Finding> {
             findings.push(finding("streams", streams));
             // Nothing can be in streams that are not there.
             if !is_empty {
-                findings.extend(contents(place, config, broker).await);
+                findings.extend(contents(place, config, broker.clone()).await);
             }
-            if let Some(own) = own {
-                own.stop().await;
-            }
+            session::leave(&broker, own).await;
         }
         Err(error) => findings.push(finding("broker", Err(error))),
     }
@@ -168,7 +166,7 @@ async fn streams(broker: &Broker, config: &Config) -> anyhow::Result<String> {
     if differences.is_empty() {
         return Ok("as declared".to_owned());
     }
-    if differences.iter().all(|difference| difference.field == "existence") {
+    if differences.iter().all(live::Difference::is_missing) {
         return Ok(NOT_THERE_YET.to_owned());
     }
     let differences: Vec<String> = differences.iter().map(ToString::to_string).collect();

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures::StreamExt as _;
-use tidemill_domain::{EvaluationId, EvaluationResult, ResultState, RunId};
-use tidemill_service::Context;
+use tidemill_domain::{EvaluationId, EvaluationResult, ResultState, RunId, counted_as};
+use tidemill_service::{Context, dead};
 
 use crate::arguments::{Format, Results};
 use crate::exit::Done;
@@ -36,6 +36,15 @@ pub(crate) fn run(args: Results) -> anyhow::Result<Done> {
             Format::Table => regrades(&session.context, &results).await,
             Format::Json | Format::Csv | Format::CsvLong => BTreeMap::new(),
         };
+        match dead::letters(&session.context).await {
+            Ok(letters) => {
+                let told = letters
+                    .iter()
+                    .map(|letter| (letter.subject.as_deref(), letter.reason.as_str()));
+                refused(told).iter().for_each(|note| output::note(note));
+            }
+            Err(failure) => tracing::debug!(reason = failure.reason, "dead letters not read"),
+        }
         session.close().await;
         Ok((results, regrades, runs))
     })?;
@@ -90,6 +99,22 @@ fn beside(results: &[EvaluationResult], mut regrades: Regrades) -> Vec<Shown> {
     with_regrades.collect()
 }
 
+/// That announcements came to nothing, which no result tells where it is not known what they asked for; with the newest reason.
+/// `letters` are subjects and reasons of dead letters, the newest last.
+fn refused<'a>(letters: impl Iterator<Item = (Option<&'a str>, &'a str)>) -> Option<String> {
+    let is_announcement = |subject: Option<&str>| subject.is_some_and(|subject| subject.starts_with("tm.checkpoint."));
+    let reasons: Vec<&str> = letters
+        .filter(|(subject, _)| is_announcement(*subject))
+        .map(|(_, reason)| reason)
+        .collect();
+    let newest = reasons.last()?;
+    let announcements = counted_as(reasons.len() as u64, "announcement was", "announcements were");
+    Some(format!(
+        "{announcements} refused, the newest because: {newest}; `tidemill dead list --stage loader` shows all, and `tidemill dead retry` \
+         takes one up again once its cause is mended"
+    ))
+}
+
 /// What there is where no result is shown.
 fn nothing(wanted: Option<&RunId>, runs: &BTreeSet<RunId>) -> String {
     match wanted {
@@ -121,6 +146,24 @@ mod tests {
                 (&first.evaluation, Some(3)),
                 (&other.evaluation, None),
             ]
+        );
+    }
+
+    #[test]
+    fn announcements_that_were_refused_are_said_with_the_newest_reason_and_other_letters_are_not() {
+        let other = (Some("tm.done.x"), "damaged");
+        let first = (Some("tm.checkpoint.r.written"), "no suite");
+        let second = (Some("tm.checkpoint.q.written"), "no folder");
+        assert_eq!(refused([other, (None, "lost")].into_iter()), None);
+        let said = refused([first, other].into_iter()).unwrap();
+        assert!(
+            said.starts_with("1 announcement was refused, the newest because: no suite;"),
+            "{said}"
+        );
+        let said = refused([first, second, other].into_iter()).unwrap();
+        assert!(
+            said.starts_with("2 announcements were refused, the newest because: no folder;"),
+            "{said}"
         );
     }
 }

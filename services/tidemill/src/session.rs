@@ -151,13 +151,18 @@ impl Session {
         {
             tracing::debug!(%error, "open pulls");
         }
-        // Drained first: a client that is still there when its broker ends would try to reach it again.
-        if let Err(error) = self.context.broker.client.drain().await {
-            tracing::debug!(%error, "drain");
-        }
-        if let Some(own) = self.own {
-            own.stop().await;
-        }
+        leave(&self.context.broker, self.own).await;
+    }
+}
+
+/// Ends a connection, and then the broker where it is the process's own.
+pub(crate) async fn leave(broker: &Broker, own: Option<OwnBroker>) {
+    // Drained first: a client that is still there when its broker ends would try to reach it again.
+    if let Err(error) = broker.client.drain().await {
+        tracing::debug!(%error, "drain");
+    }
+    if let Some(own) = own {
+        own.stop().await;
     }
 }
 

@@ -19,9 +19,7 @@ pub(crate) fn run(args: Streams) -> anyhow::Result<Done> {
     let differences = session::block_on(async {
         let (broker, own) = session::connect_only(&args.place, &config).await?;
         let differences = compare(&broker.jetstream, &config, action).await;
-        if let Some(own) = own {
-            own.stop().await;
-        }
+        session::leave(&broker, own).await;
         Ok(differences?)
     })?;
     show(action, &differences, args.json)?;
@@ -43,8 +41,7 @@ async fn compare(
     } else {
         live::plan(jetstream, config.broker.replicas).await?
     };
-    let is_missing =
-        |difference: &Difference| difference.name == declared::CACHE.name && difference.field == "existence";
+    let is_missing = |difference: &Difference| difference.name == declared::CACHE.name && difference.is_missing();
     if is_apply || !differences.iter().any(is_missing) {
         differences.extend(live::size_cache(jetstream, config.cache.max_bytes, is_apply).await?);
     }
@@ -67,12 +64,15 @@ fn show(action: Action, differences: &[Difference], json: bool) -> anyhow::Resul
     }
     match (action, differences.len()) {
         (_, 0) => output::note("streams, consumers and buckets are as declared"),
-        (Action::Apply, count) => output::note(&format!("{} applied", counted(count as u64, "difference"))),
+        (Action::Apply, count) => output::note(&format!("{} made as declared", counted(count as u64, "difference"))),
         (Action::Plan | Action::Check, count) => {
-            let differences = counted(count as u64, "difference");
+            let (is, all) = (
+                counted(count as u64, "difference"),
+                if count == 1 { "it" } else { "them" },
+            );
             output::note(&format!(
-                "{differences}; `tidemill streams apply` makes all as declared"
-            ))
+                "{is} to make as declared; `tidemill streams apply` does {all}"
+            ));
         }
     }
     Ok(())

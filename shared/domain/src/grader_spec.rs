@@ -7,8 +7,10 @@ use crate::{Aggregation, JudgeSpec, Metric, MetricSource};
 
 /// How an answer is found and compared. A change of what a kind means raises that kind's version in the grader.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum GraderSpec {
     /// The whole answer equals a target, white space at both ends aside.
+    #[serde(alias = "Exact")]
     Exact {
         /// Compare without regard to case.
         ignore_case: bool,
@@ -16,6 +18,7 @@ pub enum GraderSpec {
         ignore_punctuation: bool,
     },
     /// A pattern finds the answer, which must equal a target.
+    #[serde(alias = "Regex")]
     Regex {
         /// The pattern; its first group, else the whole match, is the answer.
         pattern: String,
@@ -25,6 +28,7 @@ pub enum GraderSpec {
         ignore_case: bool,
     },
     /// The last number of the answer equals the target as a number.
+    #[serde(alias = "Numeric")]
     Numeric {
         /// Narrows where the number is looked for: the last match's first group.
         pattern: Option<String>,
@@ -32,17 +36,20 @@ pub enum GraderSpec {
         tolerance: f64,
     },
     /// A letter or an option's text names one of the choices.
+    #[serde(alias = "Choice")]
     Choice {
         /// Narrows where the letter is looked for: the last match's first group.
         pattern: Option<String>,
     },
     /// The choice with the largest summed log-probability is the answer; nothing is generated.
+    #[serde(alias = "Likelihood")]
     Likelihood {
         /// What the sums are divided by before they are compared.
         normalise: Normalise,
     },
     /// The answer is a program, which is run in a sandbox and tested. Reads of an item's material, for Python: `prefix`,
     /// `prelude`, `tests`, `entry_point`; for a command: `prefix`, `input`, `expected`.
+    #[serde(alias = "Code")]
     Code {
         /// What the program is written in, and so how it is tested.
         language: CodeLanguage,
@@ -52,11 +59,13 @@ pub enum GraderSpec {
         limits: CodeLimits,
     },
     /// The whole answer equals a target once both are normalised.
+    #[serde(alias = "ExactNormalised")]
     ExactNormalised {
         /// What makes no difference. Their order makes none either.
         normalisers: Vec<Normaliser>,
     },
     /// The first of several patterns that matches finds the answer, which equals a target once both are normalised.
+    #[serde(alias = "RegexChain")]
     RegexChain {
         /// Tried one after the other, at least one.
         patterns: Vec<AnswerPattern>,
@@ -64,16 +73,19 @@ pub enum GraderSpec {
         normalisers: Vec<Normaliser>,
     },
     /// The answer is a number, a formula or a collection of them, equal to a target as mathematics.
+    #[serde(alias = "Math")]
     Math {
         /// Narrows where the answer is looked for: the last match's first group.
         pattern: Option<String>,
     },
     /// The words that the answer and its best target share.
+    #[serde(alias = "F1")]
     F1 {
         /// How texts are made comparable.
         words: Words,
     },
     /// The words, pairs of words or longest common subsequence that the answer and its best target share.
+    #[serde(alias = "Rouge")]
     Rouge {
         /// Which of them is the score.
         measure: RougeMeasure,
@@ -81,21 +93,25 @@ pub enum GraderSpec {
         stem: bool,
     },
     /// The n-grams of words that the answer and its targets share.
+    #[serde(alias = "Bleu")]
     Bleu {
         /// How texts become words.
         tokenise: Tokenise,
     },
     /// The n-grams of characters that the answer and its best target share.
+    #[serde(alias = "Chrf")]
     Chrf {
         /// Also those of words, as chrF++ does.
         words: bool,
     },
     /// Instructions that a program can check. An item's material names them: `instructions` and `arguments`.
+    #[serde(alias = "Instructions")]
     Instructions {
         /// The score is that of the checks that forgive a first line, a last line and asterisks.
         loose: bool,
     },
     /// JSON in the answer.
+    #[serde(alias = "JsonSchema")]
     JsonSchema {
         /// What it must be.
         check: JsonCheck,
@@ -103,6 +119,7 @@ pub enum GraderSpec {
         schema: Option<String>,
     },
     /// A program outside grades. It runs only on graders whose configuration names it.
+    #[serde(alias = "Command")]
     Command {
         /// The program and its arguments.
         command: Vec<String>,
@@ -111,9 +128,11 @@ pub enum GraderSpec {
     },
     /// Another model says what the answer is worth. Reads of an item's material: `judge_prompt`, `judge_system`,
     /// `judge_reference`.
+    #[serde(alias = "Judge")]
     Judge(JudgeSpec),
     /// The filters and metrics of a task file of lm-evaluation-harness. Reads of an item's material, as JSON: `target` and
     /// `targets_are_lists` of a generated answer, `gold` of choices, `choices` of both.
+    #[serde(alias = "Pipelines")]
     Pipelines {
         /// Filters and metrics, as the keys of a task file that say them.
         grading: String,
@@ -295,10 +314,13 @@ pub enum Normalise {
 
 /// What a program is written in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum CodeLanguage {
     /// Python, tested by calls of its functions from another process.
+    #[serde(alias = "Python")]
     Python,
     /// Whatever a command takes, tested by what it prints.
+    #[serde(alias = "Command")]
     Command {
         /// The program's absolute path and its arguments; it starts in the folder of the file.
         argv: Vec<String>,
@@ -335,5 +357,37 @@ impl Default for CodeLimits {
             wall_seconds: 60,
             memory_mib: 1024,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::Verdicts;
+
+    #[test]
+    fn documents_name_kinds_as_suites_do_and_those_of_earlier_versions_are_read() {
+        let code = |kind: &str, language: &str| {
+            let limits = CodeLimits::default();
+            json!({ kind: { "language": language, "program": "fenced", "limits": limits } })
+        };
+        let of = |document| serde_json::from_value::<GraderSpec>(document).unwrap();
+        let (earlier, now) = (code("Code", "Python"), code("code", "python"));
+        assert_eq!(json!(of(earlier)), now);
+        let scale = json!({ "Scale": { "from": 1.0, "to": 5.0 } });
+        let scale: Verdicts = serde_json::from_value(scale).unwrap();
+        assert_eq!(json!(scale), json!({ "scale": { "from": 1.0, "to": 5.0 } }));
+        let metric = json!({ "name": "pass@4", "source": { "PassAt": 4 }, "aggregation": { "F1": "Macro" }, "higher_is_better": true });
+        let metric: Metric = serde_json::from_value(metric).unwrap();
+        assert_eq!(
+            (json!(metric.source), json!(metric.aggregation)),
+            (json!({ "pass_at": 4 }), json!({ "f1": "macro" }))
+        );
+        assert_eq!(
+            json!(of(json!({ "ExactNormalised": { "normalisers": [] } }))),
+            json!({ "exact_normalised": { "normalisers": [] } })
+        );
     }
 }

@@ -17,6 +17,14 @@ pub struct Replica {
     /// Which engine it is.
     #[serde(default)]
     pub kind: EngineKind,
+    /// The longest prompt plus answer in tokens that it named when it joined; absent where it named none. One that comes back
+    /// with a shorter one is sent nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_length: Option<u32>,
+    /// The owner of its model that it named when it joined; absent where it named none. One that comes back with another one
+    /// is sent nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owned_by: Option<String>,
 }
 
 /// Which engine answers: what is asked of it, and how, depends on it.

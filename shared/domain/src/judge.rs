@@ -44,10 +44,13 @@ impl JudgeSpec {
 
 /// What a judge may say, and what it is worth from 0 to 1: to the answer, or to the first of two.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Verdicts {
     /// One of these words, at least two.
+    #[serde(alias = "Words")]
     Words(Vec<(String, f64)>),
     /// A number between these two, which are worth 0 and 1.
+    #[serde(alias = "Scale")]
     Scale {
         /// The worst.
         from: f64,

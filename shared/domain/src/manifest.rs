@@ -144,17 +144,45 @@ pub struct Item {
 pub enum Prompt {
     /// To the completions endpoint, as it is.
     Text(String),
-    /// To the chat endpoint; the server applies its template.
+    /// To the chat endpoint; the server applies its template. Where turns are of the role [`Message::CONTEXT`] nothing of this
+    /// is meant: see [`Prompt::of_contexts`].
     Chat(Vec<Message>),
+}
+
+impl Prompt {
+    /// What stands before the choices of an item whose likelihoods are asked for, where that is another text for each: a turn a
+    /// choice. A generator that does not know of it refuses such an item, as any chat whose likelihood is asked for.
+    #[must_use]
+    pub fn of_contexts(contexts: Vec<String>) -> Self {
+        let turn = |content| Message {
+            role: Message::CONTEXT.to_owned(),
+            content,
+        };
+        Self::Chat(contexts.into_iter().map(turn).collect())
+    }
+
+    /// The contexts of [`Prompt::of_contexts`], one a choice; `None` for any other prompt.
+    #[must_use]
+    pub fn contexts(&self) -> Option<Vec<&str>> {
+        let Self::Chat(turns) = self else { return None };
+        let context = |turn: &'_ Message| turn.role == Message::CONTEXT;
+        let is_such = !turns.is_empty() && turns.iter().all(context);
+        is_such.then(|| turns.iter().map(|turn| turn.content.as_str()).collect())
+    }
 }
 
 /// One turn of a chat prompt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
-    /// `system`, `user` or `assistant`.
+    /// `system`, `user` or `assistant`; [`Message::CONTEXT`] for what is no turn of a chat.
     pub role: String,
     /// The turn's text.
     pub content: String,
+}
+
+impl Message {
+    /// The role of a text that stands before one choice.
+    pub const CONTEXT: &'static str = "context";
 }
 
 impl Manifest {
@@ -219,6 +247,16 @@ impl Item {
         let material = |(name, text): &(String, String)| name.len() + text.len() + 2 * size_of::<String>();
         let material: usize = self.material.iter().map(material).sum();
         size_of::<Self>() + self.id.len() + prompt + texts(&self.targets) + texts(&self.choices) + labels + material
+    }
+
+    /// What stands before each choice when their likelihoods are asked for; `None` for a chat, whose text the server alone knows.
+    #[must_use]
+    pub fn contexts(&self) -> Option<Vec<&str>> {
+        let contexts = match &self.prompt {
+            Prompt::Text(text) => vec![text.as_str(); self.choices.len()],
+            chat @ Prompt::Chat(_) => chat.contexts()?,
+        };
+        (contexts.len() == self.choices.len()).then_some(contexts)
     }
 
     /// The text of that name which the grader was given.

@@ -87,23 +87,44 @@ impl Task {
     /// The rows of a split that count.
     ///
     /// # Errors
-    /// A row lacks the column that decides.
+    /// As [`Task::keeps`].
     pub fn kept(&self, rows: Vec<Row>, are_shots: bool) -> Result<Vec<Row>, String> {
-        let rule = if are_shots && self.shots.split.is_some() {
-            &self.shots.rows
-        } else {
-            &self.rows
-        };
-        let Some(rule) = rule else {
-            return Ok(rows);
-        };
         let mut kept = Vec::new();
         for row in rows {
-            if rule.keeps(&row)? {
+            if self.keeps(&row, are_shots)? {
                 kept.push(row);
             }
         }
         Ok(kept)
+    }
+
+    /// Whether a row of a split counts.
+    ///
+    /// # Errors
+    /// It lacks the column that decides.
+    pub fn keeps(&self, row: &Row, is_shot: bool) -> Result<bool, String> {
+        let rule = if is_shot && self.shots.split.is_some() {
+            &self.shots.rows
+        } else {
+            &self.rows
+        };
+        rule.as_ref().map_or(Ok(true), |rule| rule.keeps(row))
+    }
+}
+
+/// Why a row cannot be asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}{reason}", .example.map(|at| format!("example {at}: ")).unwrap_or_default())]
+pub struct Unasked {
+    /// Which of the rows that examples come from is at fault, from 0; none where the row itself is.
+    pub example: Option<usize>,
+    /// The field and what is wrong with it.
+    pub reason: String,
+}
+
+impl From<String> for Unasked {
+    fn from(reason: String) -> Self {
+        Self { example: None, reason }
     }
 }
 
@@ -156,8 +177,8 @@ impl<'t> Asker<'t> {
     /// What is asked for the next row.
     ///
     /// # Errors
-    /// The row cannot be rendered: which field, and why.
-    pub fn ask(&mut self, row: &Row) -> Result<Asked, String> {
+    /// The row, or an example that stands before it, cannot be rendered: which field, and why.
+    pub fn ask(&mut self, row: &Row) -> Result<Asked, Unasked> {
         let seen = context(row);
         let task = self.task;
         let gen_prefix = self
@@ -180,7 +201,7 @@ impl<'t> Asker<'t> {
             let question = text_of(&text).map_err(named("doc_to_text"))?;
             vec![before + &turn(question, None, gen_prefix.as_deref(), &task.target_delimiter, "")]
         };
-        self.asked(contexts, choices, text, target)
+        Ok(self.asked(contexts, choices, text, target)?)
     }
 
     fn asked(&self, contexts: Vec<String>, choices: Vec<String>, text: Json, target: Json) -> Result<Asked, String> {
@@ -250,7 +271,7 @@ impl<'t> Asker<'t> {
     }
 
     /// Everything that stands before the row's own question.
-    fn before(&mut self, row: &Row, seen: &Value) -> Result<String, String> {
+    fn before(&mut self, row: &Row, seen: &Value) -> Result<String, Unasked> {
         let task = self.task;
         let description = self
             .resolved(Some(&task.description), row, seen)
@@ -267,11 +288,11 @@ impl<'t> Asker<'t> {
             let Some(example) = self.pool.get(at) else {
                 continue;
             };
-            before.push_str(
-                &self
-                    .example(example)
-                    .map_err(|error| format!("example {at}: {error}"))?,
-            );
+            let example = self.example(example).map_err(|reason| Unasked {
+                example: Some(at),
+                reason,
+            });
+            before.push_str(&example?);
         }
         Ok(before)
     }

@@ -65,7 +65,7 @@ pub trait Engine: Send + Sync {
         connection: Connection,
     ) -> impl Future<Output = Attempt<Scored>> + Send;
 
-    /// Looks whether the engine answers at all and still serves its model; cheap, nothing is generated.
+    /// Looks whether the engine answers at all, still serves its model, and is the one that joined; cheap, nothing is generated.
     fn alive(&self) -> impl Future<Output = Result<(), ProbeError>> + Send;
 
     /// Reads what the engine says of its load; all absent where it has no metrics.

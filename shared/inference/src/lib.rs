@@ -45,5 +45,5 @@ pub use engine::{Attempt, Capabilities, Connection, Engine, Load, Request, Scori
 pub use http::{Client, ClientError, Options};
 pub use likelihood::{NeedsContextTokens, Scored, classify_score};
 pub use openai::OpenAi;
-pub use probe::{ProbeError, Probed, is_reachable, probe, probe_with};
+pub use probe::{Described, ProbeError, Probed, is_reachable, probe, probe_with};
 pub use verdict::{Answer, HttpOutcome, Verdict};

@@ -20,8 +20,8 @@ use crate::dialect::{self, Dialect, HasPenalties, TellsTokens};
 use crate::http::{Endpoint, Exchange, Opened};
 use crate::wire::{Detokenized, Reply};
 use crate::{
-    Answer, Attempt, Capabilities, Client, Connection, Engine, HttpOutcome, Load, NeedsContextTokens, ProbeError,
-    Request, Scored, Scoring, Verdict, Watch, classify, classify_score,
+    Answer, Attempt, Capabilities, Client, Connection, Described, Engine, HttpOutcome, Load, NeedsContextTokens,
+    ProbeError, Request, Scored, Scoring, Verdict, Watch, classify, classify_score,
 };
 use crate::{llamacpp, sglang, streaming, windows};
 
@@ -45,6 +45,8 @@ pub struct OpenAi {
     model: Arc<str>,
     dialect: &'static Dialect,
     capabilities: Capabilities,
+    /// What the server said of its model when it joined.
+    described: Arc<Described>,
     learnt: Arc<Learnt>,
     /// Tokens that came with streamed answers.
     streamed: Arc<AtomicU64>,
@@ -103,6 +105,7 @@ impl OpenAi {
             model: model.into(),
             dialect,
             capabilities: dialect.capabilities,
+            described: Arc::default(),
             learnt: Arc::default(),
             streamed: Arc::default(),
         }
@@ -111,6 +114,13 @@ impl OpenAi {
     /// The same, of a server that can do something less than its kind.
     pub(crate) fn with_capabilities(mut self, capabilities: Capabilities) -> Self {
         self.capabilities = capabilities;
+        self
+    }
+
+    /// The same, of a server that is alive only as long as it is what it said of itself when it joined.
+    #[must_use]
+    pub fn described(mut self, described: Described) -> Self {
+        self.described = Arc::new(described);
         self
     }
 
@@ -405,9 +415,14 @@ impl Engine for OpenAi {
     }
 
     async fn alive(&self) -> Result<(), ProbeError> {
-        crate::probe::serves(&self.client, &self.model, ALIVE_TIMEOUT)
-            .await
-            .map(drop)
+        let listed = crate::probe::serves(&self.client, &self.model, ALIVE_TIMEOUT).await?;
+        match self.described.difference(&listed) {
+            None => Ok(()),
+            Some(difference) => Err(ProbeError::Another {
+                url: self.client.url().to_owned(),
+                difference,
+            }),
+        }
     }
 
     fn progress(&self) -> Option<u64> {

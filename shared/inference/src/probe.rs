@@ -18,12 +18,37 @@ const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a server may take for its first token: some compile their kernels for it.
 const FIRST_ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
+/// What a server says of its model, by which another server in its place is known.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Described {
+    /// The longest prompt plus answer in tokens, where it says.
+    pub context_length: Option<u32>,
+    /// The model's owner, where it says: most servers name themselves.
+    pub owned_by: Option<String>,
+}
+
+impl Described {
+    /// What is not as it was, with both values. A longer context takes all that a shorter one took, and is none.
+    pub(crate) fn difference(&self, now: &Model) -> Option<String> {
+        let owned_by = |owner: Option<&str>| owner.map_or("nobody".to_owned(), |owner| format!("{owner:?}"));
+        if self.owned_by.is_some() && self.owned_by != now.owned_by {
+            let (now, before) = (owned_by(now.owned_by.as_deref()), owned_by(self.owned_by.as_deref()));
+            return Some(format!(
+                "its model is owned by {now}, and was owned by {before} when it joined"
+            ));
+        }
+        let (before, now) = (self.context_length?, now.max_model_len?);
+        let is_shorter = now < before;
+        is_shorter.then(|| format!("its context is {now} tokens, and was {before} tokens when it joined"))
+    }
+}
+
 /// An engine that passed.
 #[derive(Debug, Clone)]
 pub struct Probed {
     engine: OpenAi,
-    /// The longest prompt plus answer in tokens, where the server says.
-    pub context_length: Option<u32>,
+    /// What the server says of its model.
+    pub described: Described,
     /// What it can do.
     pub capabilities: Capabilities,
 }
@@ -83,6 +108,14 @@ pub enum ProbeError {
         asked: String,
         /// The names that the server lists.
         listed: Vec<String>,
+    },
+    /// It is not the server that joined.
+    #[error("the server at {url} came back as another one: {difference}; start it as it was")]
+    Another {
+        /// The base address.
+        url: String,
+        /// What differs, with both values.
+        difference: String,
     },
     /// The model is listed, and a real request failed.
     #[error("the server at {url} lists {model:?} but did not answer a request of one token: {why}")]
@@ -182,7 +215,10 @@ pub async fn probe_with(
         engine = engine.with_capabilities(capabilities);
     }
     Ok(Probed {
-        context_length: listed.max_model_len,
+        described: Described {
+            context_length: listed.max_model_len,
+            owned_by: listed.owned_by,
+        },
         capabilities: engine.capabilities(),
         engine,
     })

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use jsonschema::{PatternOptions, Validator};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::Error;
 use crate::python::beginning;
@@ -140,6 +140,75 @@ pub fn same_json(one: &str, other: &str) -> bool {
     exact(one).is_some_and(|value| Some(value) == exact(other))
 }
 
+/// One text for every JSON text of the same value: no white space, keys in order, numbers to the last digit and those without
+/// decimals as integers (`1.0` is `1`).
+///
+/// `None` where the text is no JSON.
+#[must_use]
+pub fn canonical_json(text: &str) -> Option<String> {
+    let value = serde_json::from_str(&with_exact_numbers(text)).ok()?;
+    let mut written = String::new();
+    write_canonical(&value, &mut written);
+    Some(written)
+}
+
+/// The key of a map that stands for a number; nobody uses it.
+const NUMBER: &str = "\0";
+
+fn write_canonical(value: &Value, written: &mut String) {
+    match value {
+        Value::Object(map) => match map.get(NUMBER).and_then(Value::as_str) {
+            Some(number) if map.len() == 1 => written.push_str(&positional(number)),
+            _ => write_map(map, written),
+        },
+        Value::Array(values) => {
+            written.push('[');
+            for (index, value) in values.iter().enumerate() {
+                written.push_str(if index == 0 { "" } else { "," });
+                write_canonical(value, written);
+            }
+            written.push(']');
+        }
+        other => written.push_str(&other.to_string()),
+    }
+}
+
+fn write_map(map: &Map<String, Value>, written: &mut String) {
+    let mut entries: Vec<(&String, &Value)> = map.iter().collect();
+    entries.sort_by_key(|(key, _)| *key);
+    written.push('{');
+    for (index, (key, value)) in entries.into_iter().enumerate() {
+        written.push_str(if index == 0 { "" } else { "," });
+        written.push_str(&Value::from(key.as_str()).to_string());
+        written.push(':');
+        write_canonical(value, written);
+    }
+    written.push('}');
+}
+
+/// More zeros than this stay a power of ten.
+const MOST_ZEROS: usize = 64;
+
+/// A number of [`decimal`] as people write it.
+fn positional(number: &str) -> String {
+    let short = |power: &i64| usize::try_from(power.abs()).is_ok_and(|zeros| zeros <= MOST_ZEROS);
+    let split = number.split_once('e');
+    let Some((digits, power)) = split.and_then(|(digits, power)| Some((digits, power.parse().ok().filter(short)?)))
+    else {
+        return number.to_owned();
+    };
+    let (sign, digits) = digits
+        .strip_prefix('-')
+        .map_or(("", digits), |positive| ("-", positive));
+    let shift = usize::try_from(power.unsigned_abs()).unwrap_or_default();
+    if power >= 0 {
+        return format!("{sign}{digits}{}", "0".repeat(shift));
+    }
+    let padded = format!("{}{digits}", "0".repeat((shift + 1).saturating_sub(digits.len())));
+    let (whole, decimals) = padded.split_at(padded.len() - shift);
+    format!("{sign}{whole}.{decimals}")
+}
+
 /// Each number of a JSON text as a map of one key that nobody uses, to its digits: no float stands between.
 fn with_exact_numbers(text: &str) -> String {
     let mut exact = String::with_capacity(text.len() * 2);
@@ -244,6 +313,29 @@ mod tests {
     }
 
     #[test]
+    fn a_schema_takes_a_number_without_decimals_for_an_integer_and_tells_neighbours_apart() {
+        let fits = |schema: Value, text: &str| {
+            let value = serde_json::from_str(text).unwrap();
+            Schema::try_new(&schema).unwrap().faults(&value).is_none()
+        };
+        assert!(fits(json!({"type": "integer"}), "1.0") && !fits(json!({"type": "integer"}), "1.5"));
+        assert!(fits(json!({"const": 1}), "1.0") && fits(json!({"enum": [1.0]}), "1"));
+        assert!(!fits(json!({"uniqueItems": true}), "[1, 1.0]"));
+        let great = 9_007_199_254_740_993_u64;
+        assert!(
+            fits(json!({"const": great}), "9007199254740993") && fits(json!({"type": "integer"}), "9007199254740993")
+        );
+        assert!(
+            !fits(json!({"const": great}), "9007199254740992")
+                && !fits(json!({"maximum": great - 1}), "9007199254740993")
+        );
+        assert!(fits(
+            json!({"uniqueItems": true}),
+            "[9007199254740993, 9007199254740992]"
+        ));
+    }
+
+    #[test]
     fn what_is_no_schema_is_refused() {
         let refused = |schema| Schema::try_new(&schema).is_err();
         assert!(refused(json!({"type": "number of apples"})));
@@ -259,6 +351,29 @@ mod tests {
         assert!(!same_json("\"1\"", "1"));
         assert!(same_json(r#"["1\"2"]"#, r#"["1\u00222"]"#));
         assert!(!same_json(r#"["1.0"]"#, r#"["1"]"#));
+    }
+
+    #[test]
+    fn texts_of_one_value_have_one_canonical_text_and_others_have_others() {
+        let canonical = |text| canonical_json(text).unwrap();
+        for (text, expected) in [
+            ("9007199254740993", "9007199254740993"),
+            ("9007199254740992.0", "9007199254740992"),
+            ("123456789012345678901234567890", "123456789012345678901234567890"),
+            ("[1.0, 1, 1e0, -2.50, -0.0, 0.007]", "[1,1,1,-2.5,0,0.007]"),
+            ("1e400", "1e400"),
+            ("1e-400", "1e-400"),
+            (
+                r#"{"b": 1.0, "a": {"d": "1.0", "c": null}}"#,
+                r#"{"a":{"c":null,"d":"1.0"},"b":1}"#,
+            ),
+            (r#""\u0041\"\n""#, r#""A\"\n""#),
+            ("[]", "[]"),
+        ] {
+            assert_eq!(canonical(text), expected, "{text}");
+            assert!(same_json(text, &canonical(text)), "{text}");
+        }
+        assert_eq!(canonical_json("{"), None);
     }
 
     #[test]

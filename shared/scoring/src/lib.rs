@@ -33,7 +33,7 @@ pub use chrf::{chrf_counts, corpus_chrf, sentence_chrf};
 pub use error::{Error, MAX_TARGET_BYTES, comparable};
 pub use f1::{Match, Normalisation, normalised, token_match};
 pub use instructions::{Followed, INSTRUCTION_IDS, Instructions};
-pub use json::{Found, Schema, find_json, same_json};
+pub use json::{Found, Schema, canonical_json, find_json, same_json};
 pub use language::language_of;
 pub use rouge::{Rouge, RougeScore, RougeScores};
 pub use sentences::sentences;

@@ -263,7 +263,20 @@ mod tests {
         let config = read(&uncommented).unwrap();
         assert_eq!(config.engine, Limits::default());
         assert_eq!(config.answers, Answers::default());
-        assert!(!config.faults.is_empty());
+        // What reads a kind names all there are when it meets another.
+        let all = read("[[fault]]\nkind = \"explode\"\n").unwrap_err();
+        let (_, all) = all.split_once("expected one of ").unwrap();
+        let all: Vec<&str> = all.split('`').skip(1).step_by(2).collect();
+        let shown = config
+            .faults
+            .iter()
+            .map(|fault| serde_json::to_value(fault.kind).unwrap());
+        let shown: Vec<String> = shown.map(|kind| kind.as_str().unwrap().to_owned()).collect();
+        assert_eq!(shown.len(), all.len(), "each kind once");
+        assert!(
+            all.iter().all(|kind| shown.iter().any(|shown| shown == kind)),
+            "{all:?}"
+        );
     }
 
     #[test]

@@ -22,8 +22,12 @@ impl Faults {
         }
     }
 
-    /// Keeps an error, or counts it.
+    /// Keeps an error, or counts it. One that several rows meet, as of an example that stands before each, is kept once.
     pub(crate) fn push(&mut self, place: Place, message: String) {
+        let is_known = |(at, known): &(Place, String)| *known == message && *at == place;
+        if self.kept.iter().any(is_known) {
+            return;
+        }
         if self.kept.len() < REPORTED {
             self.kept.push((place, message));
         } else {

@@ -15,7 +15,7 @@ use tidemill_domain::{
 use tidemill_harness::filter::Chosen;
 use tidemill_harness::metric::{self, Measure};
 use tidemill_harness::native::AggregationRule;
-use tidemill_harness::request::{Asker, ShotSource};
+use tidemill_harness::request::{Asker, ShotSource, Unasked};
 use tidemill_harness::task::OutputType;
 use tidemill_harness::{Child, Entry, Index, Kind, Refusal, Task};
 
@@ -23,7 +23,7 @@ use crate::error::{Place, Problems};
 use crate::faults::Faults;
 use crate::fields::{Fields, any};
 use crate::sink::{Sink, Stopped};
-use datasets::Datasets;
+use datasets::{Datasets, Split};
 
 /// A `[[benchmark]]` with `task`.
 pub(crate) struct TaskEntry {
@@ -168,40 +168,51 @@ fn benchmark(
     sink: &mut dyn Sink,
 ) -> Result<Option<Benchmark>, Stopped> {
     let place = entry.place.field(format!("task {}", task.name));
-    let mut complain = |message: String| problems.error(place.clone(), message);
     for unfit in unfit(task) {
-        complain(unfit);
+        problems.error(place.clone(), format!("{}: {unfit}", task.place.file.display()));
     }
     let name = match BenchmarkName::try_new(task.name.as_str()) {
         Ok(name) => name,
         Err(error) => {
-            complain(error.to_string());
+            problems.error(place, error.to_string());
             return Ok(None);
         }
     };
-    let read = |split: &str, is_pool: bool| {
-        let rows = entry.datasets.rows(&task.dataset, split, &entry.base)?;
-        task.kept(rows, is_pool)
-    };
-    let pool = match task.shot_source() {
-        _ if task.num_fewshot.unwrap_or(0) == 0 => Ok(Vec::new()),
-        ShotSource::Samples(samples) => Ok(samples.to_vec()),
-        ShotSource::Split(split) => read(split, true),
-    };
-    let rows = read(task.evaluated_split(), false);
-    let (rows, pool) = match (rows, pool) {
-        (Ok(rows), Ok(pool)) => (rows, pool),
-        (Err(error), _) | (_, Err(error)) => {
-            complain(error);
+    let (rows, pool) = match splits(entry, task) {
+        Ok(read) => read,
+        Err((at, reason)) => {
+            problems.error(at.map_or(place.clone(), |at| located(&place, at)), reason);
             return Ok(None);
         }
     };
-    let asker = rows.first().ok_or_else(|| "no rows are left".to_owned());
-    let mut asker = match asker.and_then(|first| Asker::new(task, first, pool)) {
+    let mut writer = Writer::new(sink);
+    if !items(entry, (task, &place), rows, pool, problems, &mut writer)? {
+        return Ok(None);
+    }
+    for notice in &task.notices {
+        problems.warn(place.clone(), notice.clone());
+    }
+    writer.benchmark(name, task).map(Some)
+}
+
+/// Writes an item for each row. False where a row is at fault, which is reported.
+fn items(
+    entry: &TaskEntry,
+    (task, place): (&Task, &Place),
+    rows: Split,
+    mut pool: Split,
+    problems: &mut Problems,
+    writer: &mut Writer<'_>,
+) -> Result<bool, Stopped> {
+    let Some(first) = rows.rows.first() else {
+        problems.error(place.clone(), format!("no rows are left of {}", rows.label()));
+        return Ok(false);
+    };
+    let mut asker = match Asker::new(task, first, std::mem::take(&mut pool.rows)) {
         Ok(asker) => asker,
-        Err(error) => {
-            complain(error);
-            return Ok(None);
+        Err(reason) => {
+            problems.error(located(place, rows.place(0)), to_mend(task, &reason));
+            return Ok(false);
         }
     };
     let shape = item::Shape {
@@ -210,23 +221,55 @@ fn benchmark(
         start: &entry.start,
     };
     let mut faults = Faults::new(place.clone());
-    let mut writer = Writer::new(sink);
-    for (number, row) in rows.iter().take(entry.limit.unwrap_or(usize::MAX)).enumerate() {
-        match asker.ask(row).and_then(|asked| item::of(&shape, number, asked, row)) {
+    for (number, row) in rows.rows.iter().take(entry.limit.unwrap_or(usize::MAX)).enumerate() {
+        let item = asker
+            .ask(row)
+            .and_then(|asked| Ok(item::of(&shape, number, asked, row)?));
+        match item {
             Ok(item) if faults.is_empty() => writer.keep(item)?,
             Ok(_) => {}
-            Err(message) => faults.push(place.data(task.evaluated_split(), Some(number as u64 + 1)), message),
+            Err(Unasked { example, reason }) => {
+                let at = example.map_or_else(|| rows.place(number), |at| pool.place(at));
+                faults.push(located(place, at), to_mend(task, &reason));
+            }
         }
     }
     let is_whole = faults.is_empty();
     faults.report(problems);
-    if !is_whole {
-        return Ok(None);
-    }
-    for notice in &task.notices {
-        problems.warn(place.clone(), notice.clone());
-    }
-    writer.benchmark(name, task).map(Some)
+    Ok(is_whole)
+}
+
+/// Where something is wrong, in a file where that is known, and what.
+type Fault = (Option<(String, u64)>, String);
+
+/// The rows that are evaluated, and those that examples come from.
+fn splits(entry: &TaskEntry, task: &Task) -> Result<(Split, Split), Fault> {
+    let read = |split: &str, is_pool: bool| {
+        let rows = entry.datasets.rows(&task.dataset, split, &entry.base);
+        let kept = rows
+            .map_err(|reason| (None, reason))?
+            .kept(|row| task.keeps(row, is_pool));
+        kept.map_err(|(at, reason)| (Some(at), to_mend(task, &reason)))
+    };
+    let rows = read(task.evaluated_split(), false)?;
+    let pool = match task.shot_source() {
+        _ if task.num_fewshot.unwrap_or(0) == 0 => Split::default(),
+        ShotSource::Samples(samples) => Split::of_samples(samples),
+        ShotSource::Split(split) => read(split, true)?,
+    };
+    Ok((rows, pool))
+}
+
+fn located(place: &Place, (data, row): (String, u64)) -> Place {
+    place.data(&data, Some(row))
+}
+
+/// What is wrong with a row, and where that can be mended besides its own file.
+fn to_mend(task: &Task, reason: &str) -> String {
+    format!(
+        "{reason}; mend the row, or what {} makes of it",
+        task.place.file.display()
+    )
 }
 
 /// What the harness does and a suite of this version cannot.

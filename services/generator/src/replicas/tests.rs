@@ -152,6 +152,44 @@ fn a_replica_that_is_away_is_tried_with_one_request_whatever_is_stuck_there() {
 }
 
 #[test]
+fn a_replica_that_comes_back_as_another_server_is_sent_nothing_and_says_why_until_it_is_what_it_was() {
+    let now = Instant::now();
+    let mut replicas = replicas(&[4]);
+    filled(&mut replicas, 0, 2);
+    replicas.note(0, Sign::Away, now);
+    let another = |reason: &str| Looked::Another(reason.to_owned());
+    let change = looked(&mut replicas, 0, another("of 2048 tokens"), now + SECOND);
+    assert_eq!(change, Change::Opened, "it is said, although it was away");
+    for at in 2..100 {
+        let at = now + at * SECOND;
+        assert_eq!(looked(&mut replicas, 0, another("of 2048 tokens"), at), Change::None);
+        assert_eq!(replicas.note(0, Sign::Good, at), Change::None, "it may answer well");
+        assert_eq!(replicas.pick(at, &any()), Pick::Wait(None));
+        assert!(replicas.next_look(0, at).unwrap() <= at + SECOND);
+    }
+    let at = now + 100 * SECOND;
+    let trouble = replicas.capacity(at).replicas[0].trouble.clone().unwrap();
+    assert_eq!((trouble.kind, trouble.since_seconds), (TroubleKind::Away, 100));
+    assert_eq!(trouble.reason.as_deref(), Some("of 2048 tokens"));
+    assert_eq!(
+        looked(&mut replicas, 0, another("owned by b"), at),
+        Change::Opened,
+        "another reason is said too"
+    );
+    assert_eq!(looked(&mut replicas, 0, Looked::Answered, at), Change::Closed);
+    booked(&mut replicas, at, &any());
+    assert_eq!(
+        looked(&mut replicas, 0, another("owned by b"), at),
+        Change::Opened,
+        "while one request tries it"
+    );
+    assert_eq!(replicas.note(0, Sign::Good, at), Change::None);
+    assert_eq!(looked(&mut replicas, 0, Looked::Answered, at), Change::Closed);
+    assert_eq!(replicas.note(0, Sign::Good, at), Change::Closed);
+    assert_eq!(replicas.capacity(at).replicas[0].trouble, None);
+}
+
+#[test]
 fn a_replica_that_still_answers_others_is_not_away() {
     let now = Instant::now();
     let mut replicas = replicas(&[4]);

@@ -55,6 +55,8 @@ async fn serve(bench: &Bench, engine: &SimulatedEngine) {
             model: engine.model().to_owned(),
             max_in_flight: SLOTS,
             kind: EngineKind::Vllm,
+            context_length: None,
+            owned_by: None,
         }],
         context_length: None,
         updated: now(),

@@ -241,7 +241,10 @@ mod tests {
         assert_eq!(engines.refusal(&manifest), None);
         let late = |kind, context_length| Present {
             url: "http://late".to_owned(),
-            context_length,
+            described: tidemill_inference::Described {
+                context_length,
+                owned_by: None,
+            },
             kind,
             scoring_refusal: None,
         };

@@ -11,6 +11,7 @@ use tidemill_domain::{
     Aggregation, Benchmark, Digest, EvaluationEvent, EvaluationId, Grade, GraderSpec, Group, Item, Manifest, Metric,
     MetricSource, Outcome, Reasoning, ResultState, RunId, Source, Step,
 };
+use tidemill_loader::intake::has_checkpoint;
 use tidemill_service::Context;
 
 use crate::regrade::{self, Stored};
@@ -253,7 +254,7 @@ pub(crate) fn find<'a>(following: &'a Following, name: &Name, suite: Option<&str
     let found: Vec<&Known> = match name {
         Name::Id(id) => known.filter(|known| known.event.evaluation == *id).collect(),
         Name::Step(run, step) => known
-            .filter(|known| known.event.run == *run && known.event.step == *step)
+            .filter(|known| known.event.run == *run && known.event.step == *step && has_checkpoint(&known.event))
             .filter(|known| suite.is_none_or(|suite| known.event.suite.name.as_str() == suite))
             .collect(),
     };

@@ -77,6 +77,11 @@ fn wanted(manifest: &Manifest, args: &SuiteShow) -> anyhow::Result<Vec<usize>> {
 }
 
 fn tokens(counter: &TokenCounter, prompt: &Prompt) -> anyhow::Result<Option<usize>> {
+    if let Some(contexts) = prompt.contexts() {
+        let counts = contexts.into_iter().map(|context| counter.of_text(context));
+        let all: Result<usize, _> = counts.sum();
+        return all.map(Some).map_err(|reason| anyhow!("count tokens: {reason}"));
+    }
     match prompt {
         Prompt::Text(text) => counter.of_text(text).map(Some),
         Prompt::Chat(turns) => {
@@ -100,9 +105,9 @@ struct Shown<'a> {
 
 impl Shown<'_> {
     fn endpoint(&self) -> &'static str {
-        match self.item.prompt {
-            Prompt::Text(_) => "completions",
-            Prompt::Chat(_) => "chat",
+        match &self.item.prompt {
+            Prompt::Chat(_) if self.item.prompt.contexts().is_none() => "chat",
+            _ => "completions",
         }
     }
 
@@ -200,7 +205,7 @@ impl Shown<'_> {
         }
         if self.benchmark.is_likelihood() {
             lines.push(
-                "asked for the log-probability of each choice as it follows the prompt; nothing is drawn".to_owned(),
+                "asked for the log-probability of each choice as it follows the prompt, or its own context; nothing is drawn".to_owned(),
             );
         } else {
             lines.push(self.settings_text());

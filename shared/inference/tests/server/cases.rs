@@ -2,7 +2,7 @@
 //! against the simulated engine. What follows of a verdict (retries, breakers, an evaluation's end) is tested where it is done.
 
 use tidemill_domain::Message;
-use tidemill_inference::{Answer, Scored};
+use tidemill_inference::{Answer, Described, Scored};
 use tidemill_simulated::answers::{Answers, Form};
 use tidemill_simulated::model::Limits;
 use tidemill_simulated::{Config, Fault, FaultKind, SimulatedEngine};
@@ -498,13 +498,17 @@ async fn e11_what_is_listed_is_compared_with_what_is_wanted() {
     .unwrap();
     let probed = probe(&engine.url(), "tiny", None).await.unwrap();
     assert_eq!(
-        (probed.context_length, probed.capabilities.kind),
+        (probed.described.context_length, probed.capabilities.kind),
         (Some(4_096), EngineKind::Vllm),
         "E11b"
     );
     engine.set_faults(&[Fault::new(FaultKind::SmallerContext)]);
     assert_eq!(
-        probe(&engine.url(), "tiny", None).await.unwrap().context_length,
+        probe(&engine.url(), "tiny", None)
+            .await
+            .unwrap()
+            .described
+            .context_length,
         Some(1_024),
         "E11a"
     );
@@ -514,4 +518,28 @@ async fn e11_what_is_listed_is_compared_with_what_is_wanted() {
         refused.contains("\"tiny\"") && refused.contains("\"tiny-other\""),
         "E11: {refused}"
     );
+}
+
+#[tokio::test]
+async fn e11_a_server_that_is_not_what_joined_is_not_alive_and_says_both_values() {
+    let engine = SimulatedEngine::start(simulated()).unwrap();
+    let joined_with = |context_length, owned_by: Option<&str>| {
+        let client = Client::new(&engine.url(), &Options::default()).unwrap();
+        OpenAi::new(client, "tiny", EngineKind::Vllm).described(Described {
+            context_length,
+            owned_by: owned_by.map(str::to_owned),
+        })
+    };
+    for (context_length, owned_by) in [(None, None), (Some(4_096), Some("vllm")), (Some(2_048), Some("vllm"))] {
+        joined_with(context_length, owned_by).alive().await.unwrap();
+    }
+    let difference = |joined: OpenAi| async move { joined.alive().await.unwrap_err().to_string() };
+    let owner = difference(joined_with(Some(4_096), Some("sglang"))).await;
+    assert!(
+        owner.contains("owned by \"vllm\", and was owned by \"sglang\""),
+        "{owner}"
+    );
+    engine.set_faults(&[Fault::new(FaultKind::SmallerContext)]);
+    let shorter = difference(joined_with(Some(4_096), Some("vllm"))).await;
+    assert!(shorter.contains("1024 tokens, and was 4096 tokens"), "{shorter}");
 }

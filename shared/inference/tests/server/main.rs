@@ -459,7 +459,7 @@ async fn a_warm_engine_is_probed_with_a_real_request() {
     })
     .await;
     let probed = probe(&server.url(), "tiny", None).await.unwrap();
-    assert_eq!(probed.context_length, Some(1024));
+    assert_eq!(probed.described.context_length, Some(1024));
     assert!(probed.capabilities.metrics && probed.capabilities.prompt_logprobs);
     assert_eq!(server.paths(), ["/v1/models", "/v1/completions"]);
     server.engine().alive().await.unwrap();

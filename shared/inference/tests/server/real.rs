@@ -552,7 +552,10 @@ async fn a_frequency_penalty_goes_on_where_it_was() {
 #[ignore = "needs an engine: make test-engines"]
 async fn what_the_engine_says_of_itself_is_read() {
     let (real, probed) = real().await;
-    println!("{:?} context {:?}", probed.capabilities, probed.context_length);
+    println!(
+        "{:?} context {:?}",
+        probed.capabilities, probed.described.context_length
+    );
     let prompt = Prompt::Text(PROMPTS[1].repeat(8));
     let answer = real.ask(&greedy(&prompt, 2, &[]), &mut Partial::default()).await;
     println!("cached of {}: {:?}", answer.prompt_tokens, answer.cached_tokens);

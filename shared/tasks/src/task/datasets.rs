@@ -9,6 +9,62 @@ use tidemill_harness::task::Dataset;
 
 use crate::data::DataFile;
 
+/// Rows of a split, each with its place in a file.
+#[derive(Debug, Default)]
+pub(super) struct Split {
+    pub(super) rows: Vec<Row>,
+    name: String,
+    /// The files, as they are written, each with where each of its rows stands: a line, or the row's number; from 1.
+    files: Vec<String>,
+    places: Vec<(usize, u64)>,
+}
+
+impl Split {
+    /// Rows that stand in the task file.
+    pub(super) fn of_samples(rows: &[Row]) -> Self {
+        Self {
+            rows: rows.to_vec(),
+            name: "fewshot_config.samples".to_owned(),
+            ..Self::default()
+        }
+    }
+
+    /// The files and the split.
+    pub(super) fn label(&self) -> String {
+        self.labelled(&self.files.join(", "))
+    }
+
+    /// The file and the split of a row, and its place in the file.
+    pub(super) fn place(&self, at: usize) -> (String, u64) {
+        match self.places.get(at) {
+            Some((file, number)) => (self.labelled(&self.files[*file]), *number),
+            None => (self.name.clone(), at as u64 + 1),
+        }
+    }
+
+    fn labelled(&self, files: &str) -> String {
+        format!("{files}: {}", self.name)
+    }
+
+    /// Without the rows that are not kept.
+    ///
+    /// # Errors
+    /// For which row that could not be said, and why.
+    pub(super) fn kept(
+        mut self,
+        keeps: impl Fn(&Row) -> Result<bool, String>,
+    ) -> Result<Self, ((String, u64), String)> {
+        let mut kept = Vec::with_capacity(self.rows.len());
+        for (at, row) in self.rows.iter().enumerate() {
+            kept.push(keeps(row).map_err(|reason| (self.place(at), reason))?);
+        }
+        let (mut rows, mut places) = (kept.iter(), kept.iter());
+        self.rows.retain(|_| rows.next().is_some_and(|kept| *kept));
+        self.places.retain(|_| places.next().is_some_and(|kept| *kept));
+        Ok(self)
+    }
+}
+
 /// A file that names local files for datasets of the hub.
 #[derive(Debug, Default)]
 pub(super) struct Datasets {
@@ -52,7 +108,7 @@ impl Datasets {
     }
 
     /// The rows of a split, from the files that the task names or that the mapping names for it.
-    pub(super) fn rows(&self, dataset: &Dataset, split: &str, base: &Path) -> Result<Vec<Row>, String> {
+    pub(super) fn rows(&self, dataset: &Dataset, split: &str, base: &Path) -> Result<Split, String> {
         let fits = |known: &&Known| known.path == dataset.path && (known.name.is_none() || known.name == dataset.name);
         if let Some(known) = self.known.iter().find(fits) {
             let files = match known.splits.get(split) {
@@ -60,7 +116,7 @@ impl Datasets {
                 Some(Files::Many(files)) => files.as_slice(),
                 None => return Err(format!("datasets: {} has no split {split:?}", known.path)),
             };
-            return read(files, &self.folder, dataset);
+            return read(files, split, &self.folder, dataset);
         }
         if dataset.data_files.is_empty() {
             let name = dataset
@@ -79,41 +135,54 @@ impl Datasets {
             .as_ref()
             .map_or_else(|| base.to_owned(), |folder| base.join(folder));
         match dataset.data_files.iter().find(|(name, _)| name == split) {
-            Some((_, files)) => read(files, &folder, dataset),
+            Some((_, files)) => read(files, split, &folder, dataset),
             None => Err(format!("dataset_kwargs.data_files: has no split {split:?}")),
         }
     }
 }
 
-fn read(files: &[String], folder: &Path, dataset: &Dataset) -> Result<Vec<Row>, String> {
-    let mut rows = Vec::new();
-    for written in files {
-        let lowered = written.to_lowercase();
-        if lowered.ends_with(".json") {
-            rows.extend(json(&folder.join(written)).map_err(|error| format!("{written}: {error}"))?);
-            continue;
-        }
-        if dataset.column_names.is_some() {
-            return Err(
-                "dataset_kwargs.column_names: files without a header are not read here; give them one".to_owned(),
-            );
-        }
-        let file = DataFile::locate(written, folder)?;
-        let mut read = Vec::new();
-        let located = |error: crate::data::RowError| match error.row {
-            Some(row) => format!("{written} row {row}: {}", error.message),
-            None => format!("{written}: {}", error.message),
-        };
-        for row in file.rows().map_err(located)? {
-            read.push(row.map_err(located)?.columns);
-        }
-        let is_csv = lowered
-            .trim_end_matches(".gz")
-            .trim_end_matches(".zst")
-            .ends_with(".csv");
-        rows.extend(if is_csv { typed(read) } else { read });
+fn read(files: &[String], split: &str, folder: &Path, dataset: &Dataset) -> Result<Split, String> {
+    let mut whole = Split {
+        name: split.to_owned(),
+        files: files.to_vec(),
+        ..Split::default()
+    };
+    for (file, written) in files.iter().enumerate() {
+        let rows = read_one(written, folder, dataset)?;
+        whole.places.extend(rows.iter().map(|(number, _)| (file, *number)));
+        whole.rows.extend(rows.into_iter().map(|(_, row)| row));
     }
-    Ok(conform(rows))
+    whole.rows = conform(whole.rows);
+    Ok(whole)
+}
+
+/// The rows of a file, each with its line or number.
+fn read_one(written: &str, folder: &Path, dataset: &Dataset) -> Result<Vec<(u64, Row)>, String> {
+    let lowered = written.to_lowercase();
+    if lowered.ends_with(".json") {
+        let rows = json(&folder.join(written)).map_err(|error| format!("{written}: {error}"))?;
+        return Ok((1..).zip(rows).collect());
+    }
+    if dataset.column_names.is_some() {
+        return Err("dataset_kwargs.column_names: files without a header are not read here; give them one".to_owned());
+    }
+    let file = DataFile::locate(written, folder)?;
+    let located = |error: crate::data::RowError| match error.row {
+        Some(row) => format!("{written} row {row}: {}", error.message),
+        None => format!("{written}: {}", error.message),
+    };
+    let (mut numbers, mut rows) = (Vec::new(), Vec::new());
+    for row in file.rows().map_err(located)? {
+        let row = row.map_err(located)?;
+        numbers.push(row.number);
+        rows.push(row.columns);
+    }
+    let is_csv = lowered
+        .trim_end_matches(".gz")
+        .trim_end_matches(".zst")
+        .ends_with(".csv");
+    let rows = if is_csv { typed(rows) } else { rows };
+    Ok(numbers.into_iter().zip(rows).collect())
 }
 
 /// A list of rows, or rows one after the other.

@@ -53,9 +53,7 @@ pub(super) fn of(shape: &Shape<'_>, number: usize, asked: Asked, row: &Row) -> R
             }
         }
         Request::Choices { pairs, .. } => {
-            let context = one_context(&pairs)?;
-            let continuations: Vec<String> = pairs.into_iter().map(|(_, continuation)| continuation).collect();
-            (item.prompt, item.choices) = moved(&context, continuations);
+            (item.prompt, item.choices) = prompt_of(pairs, shape.start);
             if let Some(gold) = gold {
                 let single = gold.indices.first().copied();
                 item.correct_choice = single.and_then(|index| u32::try_from(index).ok());
@@ -76,7 +74,7 @@ pub(super) fn of(shape: &Shape<'_>, number: usize, asked: Asked, row: &Row) -> R
         Request::Continue { context, continuation } => {
             item.targets = vec![continuation.clone()];
             item.correct_choice = Some(0);
-            (item.prompt, item.choices) = moved(&context, vec![continuation]);
+            (item.prompt, item.choices) = prompt_of(vec![(context, continuation)], shape.start);
         }
         Request::Whole { text } => {
             item.targets = vec![text.clone()];
@@ -99,24 +97,23 @@ fn reads_choices(task: &Task) -> bool {
     steps.any(|step| matches!(step, Step::MultiChoiceRegex(_)))
 }
 
-/// A likelihood compares continuations of one prompt.
-fn one_context(pairs: &[(String, String)]) -> Result<String, String> {
-    let context = pairs.first().map(|(context, _)| context.clone()).unwrap_or_default();
-    match pairs.iter().all(|(other, _)| *other == context) {
-        true => Ok(context),
-        false => Err(
-            "doc_to_text: is an index of a choice, so that each has a prompt of its own, which is not asked here"
-                .to_owned(),
-        ),
+/// The prompt and the choices that follow it. Where each choice has a context of its own, all of them are the prompt.
+fn prompt_of(pairs: Vec<(String, String)>, start: &str) -> (Prompt, Vec<String>) {
+    let first = pairs.first().map(|(context, _)| context.clone()).unwrap_or_default();
+    let are_one = pairs.iter().all(|(context, _)| *context == first);
+    let moved_each = pairs
+        .into_iter()
+        .map(|(context, continuation)| moved(&context, continuation));
+    let (contexts, choices): (Vec<String>, Vec<String>) = moved_each.unzip();
+    if are_one {
+        return (Prompt::Text(contexts.into_iter().next().unwrap_or_default()), choices);
     }
+    let begun = |context: String| if context.is_empty() { start.to_owned() } else { context };
+    (Prompt::of_contexts(contexts.into_iter().map(begun).collect()), choices)
 }
 
 /// White space at the end of a prompt belongs to what continues it: tokens begin with it.
-fn moved(context: &str, continuations: Vec<String>) -> (Prompt, Vec<String>) {
+fn moved(context: &str, continuation: String) -> (String, String) {
     let kept = context.trim_end_matches(python::is_space);
-    let space = &context[kept.len()..];
-    let continuations = continuations
-        .into_iter()
-        .map(|continuation| format!("{space}{continuation}"));
-    (Prompt::Text(kept.to_owned()), continuations.collect())
+    (kept.to_owned(), format!("{}{continuation}", &context[kept.len()..]))
 }

@@ -150,6 +150,26 @@ fn a_group_becomes_benchmarks_and_a_mean() {
 }
 
 #[test]
+fn a_text_that_is_an_index_gives_each_choice_a_context_of_its_own() {
+    let task = "task: t\ndataset_path: org/set\ndataset_name: small\ntest_split: test\noutput_type: multiple_choice\n\
+        doc_to_text: \"{{a}}\"\ndoc_to_target: \"{{q}}\"\ndoc_to_choice: \"{{['It is ' + c[0] + ' ', 'It is ' + c[1]]}}\"\n\
+        target_delimiter: \"-\"\n";
+    let items = folder("task = \"t.yaml\"\ndatasets = \"sets.toml\"\n")
+        .with("t.yaml", task)
+        .items();
+    let item = &items[0];
+    assert_eq!(item.contexts().unwrap(), ["It is no", "It is yes"]);
+    assert_eq!(
+        item.prompt,
+        Prompt::of_contexts(vec!["It is no".to_owned(), "It is yes".to_owned()])
+    );
+    // The space at the end of a context begins what follows it.
+    assert_eq!(item.choices, [" -Is it? ", "-Is it? "]);
+    assert_eq!((item.correct_choice, item.material("gold")), (Some(1), Some("1")));
+    assert_eq!(item.material("choices"), Some("[\"It is no \",\"It is yes\"]"));
+}
+
+#[test]
 fn a_likelihood_after_nothing_begins_with_the_start_text() {
     let task = CHOICES.replace("{{q}}", "");
     let items = |suite: &str| folder(suite).with("t.yaml", &task).items();
@@ -198,6 +218,40 @@ fn what_a_task_cannot_have_is_named_with_its_file_line_and_key() {
         let said = errors(suite, more);
         assert!(said.contains(part), "{suite}{more}: {said}");
     }
+}
+
+#[test]
+fn an_error_of_a_row_names_its_file_its_line_there_what_is_wrong_and_where_to_mend_it() {
+    let suite = "task = \"t.yaml\"\ndatasets = \"sets.toml\"\n";
+    let rows = |rows: [i64; 3]| {
+        let row = |answer: i64| format!("{{\"q\": \"Is it?\", \"c\": [\"no\", \"yes\"], \"a\": {answer}}}\n");
+        rows.map(row)
+    };
+    let [good, bad, other] = rows([1, 5, 0]);
+    // Of a file with an empty line, and with a row that is left out before.
+    let kept = "process_docs: !function utils.f\n";
+    let utils = "def f(dataset):\n    return dataset.filter(lambda x: len(x[\"c\"]) > 0)\n";
+    let left_out = good.replace("[\"no\", \"yes\"]", "[]");
+    let errors = |data: String, more: &str| {
+        let with = folder(suite).with("rows.jsonl", data).with("utils.py", utils);
+        with.with("t.yaml", format!("{CHOICES}{more}")).errors()
+    };
+    let said = errors(format!("{left_out}\n{good}{bad}{other}"), kept);
+    let expected = "suite.toml:4: benchmark 1: field task t: rows.jsonl: test row 4: doc_to_target: is 5, outside of 2 choices, which count \
+                    from 0; mend the row, or what t.yaml makes of it";
+    assert_eq!(said, expected);
+    // An example is at fault: it is said once, at its own place, however many rows it stands before.
+    let shots = MAPPING.to_owned() + "splits.dev = \"shots.jsonl\"\n";
+    let said = folder(suite)
+        .with("sets.toml", shots)
+        .with("shots.jsonl", format!("{good}{bad}"))
+        .with("t.yaml", format!("{CHOICES}fewshot_split: dev\nnum_fewshot: 2\n"))
+        .errors();
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(
+        said.contains("field task t: shots.jsonl: dev row 2: doc_to_target: is 5"),
+        "{said}"
+    );
 }
 
 #[test]
