@@ -257,7 +257,10 @@ fn a_regrade_stands_beside_the_first_grades() {
     let data = bench.text("data");
     let refused = tidemill(&["compare", id, &beside, "--data-dir", &data]).unwrap();
     assert_eq!(refused.code, Some(2), "{}", refused.output);
-    for part in ["exact: grader exact against numeric", "--allow grader --allow grader-version"] {
+    for part in [
+        "exact: grader exact against numeric",
+        "--allow grader --allow grader-version",
+    ] {
         assert!(refused.log.contains(part), "{part} is not in {}", refused.log);
     }
     let allowed = ["--allow", "grader", "--allow", "grader-version", "--json"];
@@ -272,7 +275,10 @@ fn a_regrade_stands_beside_the_first_grades() {
     assert_eq!(compared["benchmarks"][1]["difference"], 0.0);
 
     let results = done(&bench, &["results"]).output;
-    assert!(results.contains("final, regrade 1") && results.contains(&beside), "{results}");
+    assert!(
+        results.contains("final, regrade 1") && results.contains(&beside),
+        "{results}"
+    );
 
     let again = done(&bench, &["regrade", id]);
     assert!(again.output.contains("0 changed"), "{}", again.output);
