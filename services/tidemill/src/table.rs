@@ -104,21 +104,77 @@ const HEADER: [&str; 22] = [
     "evaluation",
 ];
 
+const RUN: usize = 0;
+const STEP: usize = 1;
+const SUITE: usize = 2;
+const INTERVAL: usize = 5;
+const EVALUATION: usize = 21;
+
+/// Whether columns of [`HEADER`] are the same in every row.
+struct Same {
+    run: bool,
+    step: bool,
+    suite: bool,
+}
+
+impl Same {
+    fn of(all: &[Shown]) -> Self {
+        let is_one = |of: fn(&EvaluationResult) -> String| {
+            let kinds: BTreeSet<String> = all.iter().map(|shown| of(&shown.result)).collect();
+            kinds.len() < 2
+        };
+        Self {
+            run: is_one(|result| result.run.to_string()),
+            step: is_one(|result| result.step.to_string()),
+            suite: is_one(|result| result.suite.name.to_string()),
+        }
+    }
+
+    /// Columns that tell no row from another: they stand below the table in one line an evaluation.
+    fn columns(&self) -> Vec<usize> {
+        let each = [(RUN, self.run), (SUITE, self.suite), (STEP, self.step)];
+        each.into_iter()
+            .filter(|(_, is_same)| *is_same)
+            .map(|(column, _)| column)
+            .collect()
+    }
+}
+
+/// Some figure has an error of 0, which only its interval qualifies.
+fn needs_intervals(all: &[Shown]) -> bool {
+    let results = || all.iter().map(|shown| &shown.result);
+    let benchmarks = || results().flat_map(|result| &result.benchmarks);
+    let mut errors = benchmarks()
+        .map(|benchmark| benchmark.standard_error)
+        .chain(
+            benchmarks()
+                .flat_map(|benchmark| &benchmark.metrics)
+                .map(|metric| metric.standard_error),
+        )
+        .chain(
+            benchmarks()
+                .flat_map(|benchmark| &benchmark.subsets)
+                .map(|subset| subset.standard_error),
+        )
+        .chain(
+            results()
+                .flat_map(|result| &result.groups)
+                .map(|group| group.standard_error),
+        );
+    errors.any(|error| error == Some(0.0))
+}
+
 /// What a narrow terminal does without, the first first. Never without benchmark and score, nor the counts of what was cut, failed
-/// or is missing. Where there are several runs or suites, theirs go late.
+/// or is missing, nor coverage and bounds of what is not whole. Rows of several steps are told apart whatever the room.
 fn spare(all: &[Shown]) -> Vec<usize> {
-    let runs: BTreeSet<String> = all.iter().map(|shown| shown.result.run.to_string()).collect();
-    let suites: BTreeSet<String> = all.iter().map(|shown| shown.result.suite.name.to_string()).collect();
-    let (early, late): (Vec<_>, Vec<_>) = [(0, runs.len()), (2, suites.len())]
-        .into_iter()
-        .partition(|(_, kinds)| *kinds < 2);
-    let places = |columns: Vec<(usize, usize)>| columns.into_iter().map(|(column, _)| column);
-    let between = [19, 12, 6, 5, 18, 17, 9, 11, 10, 16, 15, 7, 20];
-    std::iter::once(21)
-        .chain(places(early))
-        .chain(between)
-        .chain(places(late))
-        .chain([1])
+    let same = Same::of(all);
+    let several = [(RUN, same.run), (SUITE, same.suite)].into_iter();
+    let several = several.filter(|(_, is_same)| !is_same).map(|(column, _)| column);
+    std::iter::once(EVALUATION)
+        .chain(same.columns())
+        .chain([19, 12, 6, 18, 17, 9, 11, 10, 7, 20])
+        .chain(several)
+        .chain((!needs_intervals(all)).then_some(INTERVAL))
         .collect()
 }
 
@@ -160,7 +216,7 @@ pub(crate) fn text(all: &[Shown], width: Option<usize>) -> String {
             .map(|cells| columns.iter().map(|column| cells[*column].clone()).collect())
             .collect(),
         numbers: &places(&[1, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19]),
-        whole: &places(&[4, 8, 13, 14]),
+        whole: &places(&[4, INTERVAL, 8, 13, 14]),
         spare: &places(&spare(all)),
     }
     .draw(width);
@@ -292,15 +348,16 @@ fn beside(all: &[Shown], width: Option<usize>) -> Option<String> {
     if rows.is_empty() {
         return None;
     }
-    let of_first_table = spare(all).into_iter();
-    let spare = of_first_table.filter_map(|column| match column {
-        0 | 2 => Some(column),
-        21 => Some(12),
-        5 => Some(7),
-        1 => Some(1),
-        _ => None,
-    });
-    let spare: Vec<usize> = spare.collect();
+    // The evaluation first, then what is the same in all rows, and the intervals where errors say enough.
+    let mut spare = vec![12];
+    spare.extend(Same::of(all).columns());
+    spare.extend((!needs_intervals(all)).then_some(7));
+    // Where nothing was cut, or failed, or is missing, nothing is overlooked.
+    spare.extend(
+        [9, 10, 11]
+            .into_iter()
+            .filter(|column| rows.iter().all(|cells| cells[*column] == "0")),
+    );
     let sheet = Sheet {
         header: BESIDE.map(str::to_owned).to_vec(),
         rows,
@@ -578,8 +635,24 @@ pub(crate) mod tests {
         let (one, mut other) = (result(benchmark(4, 4)), result(benchmark(4, 4)));
         other.run = tidemill_domain::RunId::try_new("another").unwrap();
         let one = Shown::first(&one);
-        assert_eq!(spare(std::slice::from_ref(&one))[..3], [21, 0, 2]);
-        assert_eq!(spare(&[one, Shown::first(&other)])[13..], [7, 20, 0, 1]);
+        assert_eq!(spare(std::slice::from_ref(&one))[..4], [EVALUATION, RUN, SUITE, STEP]);
+        let several = spare(&[one.clone(), Shown::first(&other)]);
+        assert_eq!(several[several.len() - 2..], [RUN, INTERVAL]);
+        other.step = tidemill_domain::Step(2);
+        assert!(!spare(&[one, Shown::first(&other)]).contains(&STEP));
+    }
+
+    #[test]
+    fn an_interval_that_says_more_than_its_error_is_shown_whatever_the_room() {
+        let mut shown = BenchmarkResult {
+            standard_error: Some(0.1),
+            interval: Some([0.722, 1.0]),
+            ..benchmark(10, 10)
+        };
+        assert!(!text(&[Shown::first(&result(shown.clone()))], Some(64)).contains("72.2"));
+        shown.standard_error = Some(0.0);
+        let text = text(&[Shown::first(&result(shown))], Some(64));
+        assert!(text.contains("72.2..100.0"), "{text}");
     }
 
     #[test]
