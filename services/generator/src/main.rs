@@ -5,6 +5,8 @@ use clap::Parser;
 /// Take released items, ask their engines, and record how each one ended.
 #[derive(Parser)]
 #[command(version)]
+// The arguments that all services share are a group of this name already.
+#[group(skip)]
 struct Args {
     #[command(flatten)]
     common: tidemill_service::Args,
@@ -12,4 +14,16 @@ struct Args {
 
 fn main() -> std::process::ExitCode {
     tidemill_service::run("generator", &Args::parse().common, tidemill_generator::run)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::Args;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Args::command().debug_assert();
+    }
 }
