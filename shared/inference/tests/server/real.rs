@@ -585,7 +585,7 @@ async fn a_text_longer_than_the_context_is_scored_in_windows() {
     if !real.engine.capabilities().prompt_logprobs {
         return;
     }
-    let context = probed.context_length.unwrap();
+    let context = probed.described.context_length.unwrap();
     // A single token, as a start token is.
     let start = "T";
     let text = " License and the Work".repeat(context as usize / 3);
