@@ -24,4 +24,4 @@ pub use compared::{Both, Contribution, FigureDifference, contribution, differenc
 pub use draining::Draining;
 pub use fold::Fold;
 pub use service::run;
-pub use verdict::{Verdict, verdict};
+pub use verdict::{Verdict, verdict, verdict_of_regrade};

@@ -19,13 +19,32 @@ pub struct Verdict {
 /// scored: a mean over nothing is no result, however small the benchmark is beside the others.
 #[must_use]
 pub fn verdict(fold: &Fold, max_failure_rate: f64) -> Verdict {
+    judged(
+        fold,
+        max_failure_rate,
+        "the same `tidemill evaluate`, or `tidemill announce`, as before grades what is stored and asks no engine",
+    )
+}
+
+/// Judges a regrade as the evaluation itself would be: its own grades stay what they are, and are not what failed here.
+#[must_use]
+pub fn verdict_of_regrade(fold: &Fold, max_failure_rate: f64) -> Verdict {
+    judged(
+        fold,
+        max_failure_rate,
+        "the same `tidemill regrade` again grades what is stored; the evaluation's first grades are not touched",
+    )
+}
+
+/// `afterwards` is what grades once the grader works.
+fn judged(fold: &Fold, max_failure_rate: f64, afterwards: &str) -> Verdict {
     let reason = if fold.failure_rate() > max_failure_rate {
         Some(too_many_failed(fold, max_failure_rate))
     } else {
         let names: Vec<&str> = fold.unscored().collect();
         (!names.is_empty()).then(|| format!("nothing could be scored in {}", names.join(", ")))
     };
-    let reason = reason.map(|reason| format!("{reason}{}", after_mending(fold.outcomes())));
+    let reason = reason.map(|reason| format!("{reason}{}", after_mending(fold.outcomes(), afterwards)));
     Verdict {
         state: if reason.is_some() {
             ResultState::Invalid
@@ -37,12 +56,11 @@ pub fn verdict(fold: &Fold, max_failure_rate: f64) -> Verdict {
 }
 
 /// What to do once the grader works again, where it failed.
-fn after_mending(outcomes: OutcomeCounts) -> String {
+fn after_mending(outcomes: OutcomeCounts, afterwards: &str) -> String {
     match outcomes.grader_error + outcomes.ungraded {
         0 => String::new(),
         failed => format!(
-            "; {} for a grader that works: `tidemill items EVALUATION` says what is wrong with it; then the same `tidemill \
-             evaluate`, or `tidemill announce`, as before grades what is stored and asks no engine",
+            "; {} for a grader that works: `tidemill items EVALUATION` says what is wrong with it; then {afterwards}",
             counted_as(failed, "answer is stored and waits", "answers are stored and wait")
         ),
     }
@@ -145,6 +163,12 @@ mod tests {
             reason.contains("; 2 answers are stored") && reason.contains("the same `tidemill evaluate`"),
             "{reason}"
         );
+        let regraded = verdict_of_regrade(&fold, 0.02).reason.unwrap();
+        assert!(
+            regraded.contains("; 2 answers are stored") && regraded.contains("the same `tidemill regrade` again"),
+            "{regraded}"
+        );
+        assert!(!regraded.contains("evaluate`"), "{regraded}");
     }
 
     #[test]

@@ -117,9 +117,9 @@ impl Grader {
         let verdict = match outcome_without_grading(completion) {
             Some(outcome) => Verdict {
                 reason: completion.detail.clone(),
-                ..self.without_answer(outcome)
+                ..self.without_answer(outcome, item)
             },
-            None => self.verdict(guarded(|| self.judge(item, completion)), completion),
+            None => self.verdict(guarded(|| self.judge(item, completion)), item, completion),
         };
         self.filled(verdict, completion, now)
     }
@@ -151,7 +151,7 @@ impl Grader {
                 if let Err(Error::Postponed(postponed)) = judged {
                     return Err(postponed);
                 }
-                Ok(self.filled(self.verdict(judged, completion), completion, clock()))
+                Ok(self.filled(self.verdict(judged, item, completion), completion, clock()))
             }
             None => Ok(self.grade(item, completion, clock())),
         }
@@ -209,7 +209,7 @@ impl Grader {
         }
     }
 
-    fn verdict(&self, judged: Result<Option<Finding>, Error>, completion: &Completion) -> Verdict {
+    fn verdict(&self, judged: Result<Option<Finding>, Error>, item: &Item, completion: &Completion) -> Verdict {
         let is_cut = is_cut(completion);
         match judged {
             Err(error) => Verdict {
@@ -227,29 +227,51 @@ impl Grader {
                     ..Verdict::of_finding(finding, is_cut)
                 }
             }
-            Ok(None) if is_cut => self.without_answer(Outcome::Truncated),
+            Ok(None) if is_cut => self.without_answer(Outcome::Truncated, item),
             Ok(None) => Verdict {
                 reason: self.why_no_answer(completion),
-                ..self.without_answer(Outcome::NoAnswer)
+                ..self.without_answer(Outcome::NoAnswer, item)
             },
         }
     }
 
     /// The verdict on what has no answer. Where it is scored, it counts in the metrics as in the score: what is short and easy
     /// would be favoured otherwise.
-    fn without_answer(&self, outcome: Outcome) -> Verdict {
-        let adds_nothing = |wanted: &Option<Wanted>| {
+    fn without_answer(&self, outcome: Outcome, item: &Item) -> Verdict {
+        let measures = match &self.way {
+            Ok(Way::Text(_)) if outcome.is_scored() => self.of_nothing(),
+            Ok(Way::Pipelines(pipelines)) if outcome.is_scored() => self.of_silence(pipelines, item),
+            _ => Vec::new(),
+        };
+        Verdict {
+            measures,
+            ..Verdict::of(outcome)
+        }
+    }
+
+    /// 0 to each metric that counts from there.
+    fn of_nothing(&self) -> Vec<Option<Measured>> {
+        let of = |wanted: &Option<Wanted>| {
             let counts = wanted.as_ref().is_some_and(|wanted| wanted.counts_from_0);
             counts.then_some(Measured::Value(0.0))
         };
-        let is_counted = outcome.is_scored() && matches!(self.way, Ok(Way::Text(_)));
-        Verdict {
-            measures: match is_counted {
-                true => self.metrics.iter().map(adds_nothing).collect(),
-                false => Vec::new(),
-            },
-            ..Verdict::of(outcome)
+        self.metrics.iter().map(of).collect()
+    }
+
+    /// What silence adds to the metrics of a task of the harness, which counts it as any text: what the filters make of it, a vote
+    /// among others, and to figures of a whole corpus its targets; but never something right.
+    fn of_silence(&self, pipelines: &Pipelines, item: &Item) -> Vec<Option<Measured>> {
+        let Ok(Some(finding)) = guarded(|| pipelines.judge(item, &Answer::whole(""))) else {
+            return self.of_nothing();
+        };
+        let mut measures = self.in_order(&finding.measures);
+        for (measure, wanted) in measures.iter_mut().zip(self.metrics.iter()) {
+            let counts = wanted.as_ref().is_some_and(|wanted| wanted.counts_from_0);
+            if let Some(Measured::Value(value) | Measured::Vote { value, .. }) = measure.as_mut().filter(|_| counts) {
+                *value = 0.0;
+            }
         }
+        measures
     }
 
     /// What an answer adds to metrics that was cut: nothing where a whole one adds from 0 on, else what its text adds. What is

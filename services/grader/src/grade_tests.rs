@@ -569,3 +569,57 @@ fn a_task_of_the_harness_measures_cut_answers_as_they_are_and_scores_them_as_cut
     // A log-probability that was not asked for by this task is the grader's fault, and no score.
     assert_eq!(grade(&ended(Ending::Scored, "")).outcome, Outcome::GraderError);
 }
+
+#[test]
+fn a_refused_answer_counts_in_the_metrics_of_a_task_of_the_harness_as_in_its_score() {
+    let spec = GraderSpec::Pipelines {
+        grading: r#"{"repeats": 2, "filter_list": [
+            {"name": "first", "filter": [{"function": "take_first"}]},
+            {"name": "maj", "filter": [{"function": "majority_vote"}, {"function": "take_first"}]}
+        ], "metric_list": [{"metric": "exact_match"}, {"metric": "bleu"}]}"#
+            .to_owned(),
+        by_likelihood: false,
+    };
+    let metric = |name: &str, source, aggregation| Metric {
+        name: name.to_owned(),
+        source,
+        aggregation,
+        higher_is_better: true,
+    };
+    let metrics = [
+        metric("exact_match,first", MetricSource::FirstMeasure, Aggregation::Mean),
+        metric("bleu,first", MetricSource::FirstMeasure, Aggregation::Bleu),
+        metric("exact_match,maj", MetricSource::VotedMeasure(2), Aggregation::Mean),
+        metric("pass@1", MetricSource::PassAt(1), Aggregation::Mean),
+    ];
+    let grader = Grader::new(&spec, &Reasoning::Think).measuring(&metrics);
+    // Where the right answer is none at all, a refusal is none either.
+    for target in ["\"7\"", "\"\""] {
+        let mut item = item(&["7"], &[]);
+        item.material = vec![("target".to_owned(), target.to_owned())];
+        let unended = "<think> 7";
+        for (completion, outcome) in [
+            (ended(Ending::Refused, ""), Outcome::Refused),
+            (completion(unended), Outcome::NoAnswer),
+            (ended(Ending::Length, unended), Outcome::Truncated),
+        ] {
+            let grade = grader.grade(&item, &completion, Timestamp(3));
+            assert_eq!((grade.outcome, grade.score), (outcome, 0.0));
+            assert!(
+                matches!(
+                    grade.measures.as_slice(),
+                    [
+                        Some(Measured::Value(0.0)),
+                        Some(Measured::Counts(_)),
+                        Some(Measured::Vote { value: 0.0, .. }),
+                        None
+                    ]
+                ),
+                "{:?}",
+                grade.measures
+            );
+        }
+        let failed = grader.grade(&item, &ended(Ending::EngineError, ""), Timestamp(3));
+        assert_eq!(failed.measures, [], "a failure is no answer");
+    }
+}

@@ -326,12 +326,18 @@ async fn a_judge_that_refuses_the_request_grades_nothing_and_is_not_asked_again(
 
 #[tokio::test]
 async fn a_reply_that_was_cut_holds_no_verdict() {
-    let engine = FakeEngine::builder()
-        .respond(|_| Reply::text("GRADE: C").finish_reason("length"))
-        .start()
-        .unwrap();
-    let grade = asked_alone(&configured(&engine, 8), "right").await;
-    assert_eq!((grade.outcome, cost(&grade)), (Outcome::Ungraded, (1, 0, 3, 3)));
+    for reason in ["length", "content_filter"] {
+        let engine = FakeEngine::builder()
+            .respond(move |_| Reply::text("GRADE: C").finish_reason(reason))
+            .start()
+            .unwrap();
+        let grade = asked_alone(&configured(&engine, 8), "right").await;
+        assert_eq!(
+            (grade.outcome, cost(&grade)),
+            (Outcome::Ungraded, (1, 0, 3, 3)),
+            "{reason}"
+        );
+    }
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! Family `likelihood`: the choice with the largest summed log-probability is the answer; nothing is generated.
 
 use tidemill_domain::{ChoiceScore, Item, Measured, Normalise};
+use tidemill_inference::ROUNDING;
 
 use crate::Error;
 use crate::answer::{Credit, Finding};
@@ -76,7 +77,7 @@ fn value(normalise: Normalise, choice: &str, score: &ChoiceScore) -> Result<f64,
         Normalise::Tokens => f64::from(score.tokens),
     };
     let value = score.log_probability / length;
-    if value.is_finite() && score.log_probability <= 0.0 {
+    if value.is_finite() && score.log_probability <= ROUNDING * f64::from(score.tokens) {
         return Ok(value);
     }
     Err(Error::Scores(format!(
@@ -171,6 +172,16 @@ mod tests {
         }
         assert!(judge(Normalise::Bytes, &["", "y"], &[-1.0, -1.0]).is_err());
         assert_eq!(judge(Normalise::None, &["x", "y"], &[0.0, -1.0]), Ok(true));
+    }
+
+    #[test]
+    fn what_passes_0_by_rounding_alone_is_compared_as_it_is() {
+        let within = ROUNDING * 2.0;
+        for normalise in [Normalise::None, Normalise::Bytes, Normalise::Tokens] {
+            assert_eq!(judge(normalise, &["x", "y"], &[within, -1.0]), Ok(true));
+            assert_eq!(judge(normalise, &["x", "y"], &[1e-4, within]), Ok(false));
+            assert!(judge(normalise, &["x", "y"], &[within * 1.5, -1.0]).is_err());
+        }
     }
 
     #[test]

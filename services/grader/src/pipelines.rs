@@ -1,7 +1,8 @@
 //! Family `pipelines`: the filters and metrics of a task file of lm-evaluation-harness.
 //!
 //! Each column of the grading (a chain of filters and a metric) is a metric of the benchmark. The score is the first of them that
-//! lies between 0 and 1 where more is better, else the probability that the model gave to what was asked for.
+//! lies between 0 and 1 where more is better. Where there is none, it is the probability that the model gave to what was asked for,
+//! or of a generated answer the first column's own value of it: BLEU or chrF of the one answer, turned round where less is better.
 
 use serde_json::{Map, Value as Json};
 use tidemill_domain::{ChoiceScore, Digest, Item, Measured};
@@ -10,7 +11,7 @@ use tidemill_harness::grading::Target;
 use tidemill_harness::metric::{self, Gold, Likelihoods, Measure};
 use tidemill_harness::python;
 use tidemill_harness::task::OutputType;
-use tidemill_scoring::{Tokenisation, bleu_counts, chrf_counts};
+use tidemill_scoring::{Tokenisation, bleu_counts, chrf_counts, sentence_bleu, sentence_chrf};
 
 use crate::Error;
 use crate::answer::{Answer, Credit, Finding};
@@ -60,7 +61,8 @@ impl Family for Pipelines {
             .zip(self.measures())
             .map(|(value, of)| measured(of, value));
         let measures = measures.collect::<Result<Vec<_>, _>>()?;
-        let credit = self.credit(&measures).unwrap_or(Credit::Part(0.0));
+        let credit = self.credit(&measures).or_else(|| self.credit_of_one(&measures));
+        let credit = credit.ok_or_else(|| Error::Pipelines("none gives this answer a value".to_owned()))?;
         let measures = measures.into_iter().zip(&votes);
         let measures = measures.map(|(measure, vote)| voted(measure, vote.as_ref())).collect();
         let extracted = match &filtered {
@@ -170,6 +172,22 @@ impl Pipelines {
                 }
                 _ => None,
             })
+    }
+
+    /// The first value of a single answer, 0 to 1, where none is one that counts as it is.
+    fn credit_of_one(&self, measures: &[Option<Measured>]) -> Option<Credit> {
+        let of_one = |(metric, measure): (&metric::Metric, &Option<Measured>)| {
+            let value = match measure.as_ref()? {
+                Measured::Value(value) => *value,
+                Measured::Counts(counts) if metric.measure == Measure::Bleu => (sentence_bleu(counts) / 100.0).min(1.0),
+                Measured::Counts(counts) => (sentence_chrf(counts) / 100.0).min(1.0),
+                _ => return None,
+            };
+            let value = if metric.higher_is_better { value } else { 1.0 - value };
+            (0.0..=1.0).contains(&value).then_some(Credit::Part(value))
+        };
+        let metrics = self.grading.columns().map(|(_, metric)| metric);
+        metrics.zip(measures).find_map(of_one)
     }
 
     fn finding(
@@ -310,6 +328,34 @@ mod tests {
             [&Measured::Value(0.0), &Measured::Value(1.0)]
         );
         assert!(matches!(&finding.measures[3].1, Measured::Counts(counts) if counts.len() == 10));
+    }
+
+    #[test]
+    fn where_texts_alone_are_measured_the_score_is_that_of_the_one_text() {
+        let scored = |metrics: &Json, text: &str| {
+            let item = with(&[("target", json!("the cat sat on the mat"))], &[]);
+            let grading = json!({"metric_list": metrics});
+            let finding = pipelines(&grading).judge(&item, &Answer::whole(text)).unwrap();
+            finding.unwrap().credit
+        };
+        for metric in ["bleu", "chrf", "chrf++"] {
+            let metrics = json!([{ "metric": metric }]);
+            assert!(
+                scored(&metrics, "the cat sat on the mat").score() > 1.0 - 1e-9,
+                "{metric}"
+            );
+            assert_eq!(scored(&metrics, "qqq"), Credit::Part(0.0), "{metric}");
+            let Credit::Part(some) = scored(&metrics, "the cat sat on a mat") else {
+                panic!("{metric}")
+            };
+            assert!(some > 0.1 && some < 1.0, "{metric}: {some}");
+        }
+        // A value that counts as it is goes before, wherever it stands.
+        let both = json!([{"metric": "bleu"}, {"metric": "exact_match"}]);
+        assert_eq!(scored(&both, "the cat sat on a mat"), Credit::Whole(false));
+        let lower = json!([{"metric": "exact_match", "higher_is_better": false}]);
+        assert_eq!(scored(&lower, "no cat"), Credit::Part(1.0));
+        assert_eq!(scored(&lower, "the cat sat on the mat"), Credit::Part(0.0));
     }
 
     #[test]

@@ -70,6 +70,35 @@ pub enum VerdictForm {
     Json,
 }
 
+impl VerdictForm {
+    /// What a reply says behind the label as it is compared with verdicts: in a line, marks around it and a full stop behind it do
+    /// not count.
+    #[must_use]
+    pub fn verdict(self, said: &str) -> &str {
+        match self {
+            Self::Line => unmarked(unmarked(said).trim_end_matches('.')),
+            Self::Json => said.trim(),
+        }
+    }
+
+    /// What may be the label as it is compared with it: in a line, what lists and headings begin with and marks around it do not
+    /// count.
+    #[must_use]
+    pub fn label(self, said: &str) -> &str {
+        match self {
+            Self::Line => unmarked(said.trim_start_matches(['#', '>', '-', ' ', '\t'])),
+            Self::Json => said,
+        }
+    }
+}
+
+/// A piece of a line without the marks of emphasis, quotation and brackets around it.
+fn unmarked(text: &str) -> &str {
+    text.trim_matches(|letter: char| {
+        letter.is_whitespace() || matches!(letter, '*' | '_' | '`' | '"' | '\'' | '[' | ']' | '(' | ')')
+    })
+}
+
 /// The material that holds what a judge is asked, with [`ANSWER_MARK`] and its like where answers go.
 pub const JUDGE_PROMPT: &str = "judge_prompt";
 

@@ -203,6 +203,9 @@ fn multi_choice(step: &MultiChoice) -> Json {
 
 fn metric(metric: &Metric) -> Json {
     let mut json = json!({"metric": metric.measure.name()});
+    if metric.higher_is_better != metric.measure.higher_is_better() {
+        json["higher_is_better"] = metric.higher_is_better.into();
+    }
     let options = &metric.options;
     for (key, is_set) in [
         ("ignore_case", options.ignore_case),

@@ -227,6 +227,8 @@ fn what_is_asked_for_in_vain_is_refused_by_its_key_and_line() {
         ("doc_to_choice: !function utils.f", "6:doc_to_choice"),
         ("spelt_wrong: 1", "6:spelt_wrong"),
         ("output_type: guess", "6:output_type"),
+        ("metric_list: []", "6:metric_list"),
+        ("filter_list: []", "6:filter_list"),
         ("metric_list:\n  - metric: rouge", "7:metric_list.metric"),
         (
             "metric_list:\n  - metric: exact_match\n    aggregation: f1",

@@ -43,7 +43,7 @@ pub use classify::classify;
 pub use dialect::penalty_refusal;
 pub use engine::{Attempt, Capabilities, Connection, Engine, Load, Request, Scoring, Watch};
 pub use http::{Client, ClientError, Options};
-pub use likelihood::{NeedsContextTokens, Scored, classify_score};
+pub use likelihood::{NeedsContextTokens, ROUNDING, Scored, classify_score};
 pub use openai::OpenAi;
 pub use probe::{Described, ProbeError, Probed, is_reachable, probe, probe_with};
 pub use verdict::{Answer, HttpOutcome, Verdict};

@@ -130,11 +130,12 @@ struct Echo<'a> {
     completion_tokens: u64,
 }
 
-/// A log-probability may pass 0 by the rounding of half-precision arithmetic, not by more.
-const ROUNDING: f64 = 1e-3;
+/// A token's log-probability may pass 0 by the rounding of half-precision arithmetic, not by more.
+pub const ROUNDING: f64 = 1e-3;
 
 impl<'a> Echo<'a> {
-    /// The gate: echoed at all, one number a token, none missing but the first, none above 0, and not all 0.
+    /// The gate: echoed at all, one number a token and one of the most probable token beside it, none missing but the first,
+    /// none above 0, and not all 0.
     fn check(reply: EchoReply<'a>, asked: Asked<'_>, generated: usize) -> Result<Self, Fault> {
         let usage = reply.usage.unwrap_or_default();
         let Some(choice) = reply.choices.into_iter().flatten().next() else {
@@ -171,14 +172,25 @@ impl<'a> Echo<'a> {
             }
             None => logprobs.len() - generated.min(logprobs.len()),
         };
+        let best = top_logprobs.unwrap_or_default().into_iter();
+        let mut best: Vec<Option<f64>> = best.map(|best| best.and_then(|best| best.0)).collect();
+        if best.iter().all(Option::is_none) {
+            return Err(Fault::NotEchoed(NO_BEST));
+        }
+        if best.len() != logprobs.len() {
+            let what = format!(
+                "{} of most probable tokens for {}",
+                best.len(),
+                counted(logprobs.len() as u64, "token")
+            );
+            return Err(Fault::Implausible(what));
+        }
         tokens.truncate(count);
         logprobs.truncate(count);
+        best.truncate(count);
         plausible(&logprobs).map_err(Fault::Implausible)?;
-        let best = top_logprobs.unwrap_or_default();
         Ok(Self {
-            best: (0..count)
-                .map(|index| best.get(index).copied().flatten().map(|best| best.0))
-                .collect(),
+            best,
             offsets: text_offset.unwrap_or_default().into_iter().take(count).collect(),
             tokens,
             logprobs,
@@ -193,16 +205,13 @@ impl<'a> Echo<'a> {
         if covered.is_empty() {
             return implausible("none for the continuation");
         }
-        let Some(logprobs) = self.logprobs[covered.clone()]
-            .iter()
-            .copied()
-            .collect::<Option<Vec<f64>>>()
-        else {
+        let Some(logprobs) = known(&self.logprobs[covered.clone()]) else {
             return unknown_first();
         };
-        let is_greedy = covered
-            .zip(&logprobs)
-            .all(|(index, logprob)| self.best[index].is_some_and(|best| *logprob >= best));
+        let Some(best) = known(&self.best[covered]) else {
+            return unknown_best();
+        };
+        let is_greedy = logprobs.iter().zip(&best).all(|(logprob, best)| logprob >= best);
         Verdict::Done(Scored {
             choice: ChoiceScore {
                 log_probability: logprobs.iter().sum(),
@@ -282,6 +291,18 @@ impl<'a> Echo<'a> {
             border.min(self.offsets.len() - 1)
         })
     }
+}
+
+fn known(numbers: &[Option<f64>]) -> Option<Vec<f64>> {
+    numbers.iter().copied().collect()
+}
+
+/// What is missing where no position has it: whether a continuation is the greedy one is then unknown, and is never guessed.
+pub(crate) const NO_BEST: &str = "of the most probable tokens, for which logprobs asks, the response has none";
+
+/// Whether a token of the continuation is the most probable one is not said.
+pub(crate) fn unknown_best() -> Verdict<Scored> {
+    implausible("none of the most probable token in a position of the continuation")
 }
 
 /// The numbers cannot be right: asked again, never summed.

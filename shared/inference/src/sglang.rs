@@ -16,7 +16,7 @@ use crate::classify::settle;
 use crate::continuation::Traits;
 use crate::dialect::{Dialect, HasPenalties, TellsTokens};
 use crate::http::{Endpoint, Exchange};
-use crate::likelihood::{implausible, plausible, unknown_first};
+use crate::likelihood::{NO_BEST, implausible, plausible, unknown_best, unknown_first};
 use crate::{Attempt, Capabilities, Connection, OpenAi, Scored, Scoring, Verdict};
 
 pub(crate) static DIALECT: Dialect = Dialect {
@@ -202,14 +202,18 @@ fn read(body: &[u8], border: u64) -> Result<Verdict<Scored>, Earlier> {
     let Some(covered) = logprobs[first..].iter().copied().collect::<Option<Vec<f64>>>() else {
         return Ok(unknown_first());
     };
-    let top = meta.input_top_logprobs.unwrap_or_default();
-    let is_greedy = covered.iter().enumerate().all(|(index, logprob)| {
-        let best = top
-            .get(first + index)
-            .and_then(Option::as_ref)
-            .and_then(|best| best.first()?.0);
-        best.is_some_and(|best| *logprob >= best)
-    });
+    let top = meta.input_top_logprobs.unwrap_or_default().into_iter();
+    let best: Vec<Option<f64>> = top.map(|best| best.and_then(|best| best.first()?.0)).collect();
+    if best.iter().all(Option::is_none) {
+        return Ok(Verdict::Unsupported {
+            detail: format!("the server gives no log-probabilities of the prompt: {NO_BEST}"),
+        });
+    }
+    let best = best.get(first..).filter(|best| best.len() == covered.len());
+    let Some(best) = best.and_then(|best| best.iter().copied().collect::<Option<Vec<f64>>>()) else {
+        return Ok(unknown_best());
+    };
+    let is_greedy = covered.iter().zip(&best).all(|(logprob, best)| logprob >= best);
     Ok(Verdict::Done(Scored {
         choice: ChoiceScore {
             log_probability: covered.iter().sum(),
@@ -254,6 +258,23 @@ mod tests {
             panic!()
         };
         assert!(scored.choice.is_greedy);
+    }
+
+    #[test]
+    fn whether_an_answer_is_greedy_is_known_or_there_is_no_score() {
+        let entries = json!([[null, 30, null], [-1.5, 31, null], [-0.25, 32, " x"]]);
+        for (top, label_expected) in [
+            (Value::Null, "unsupported"),
+            (json!([]), "unsupported"),
+            (json!([null, null, null]), "unsupported"),
+            (json!([null, [], []]), "unsupported"),
+            (json!([null, [[-1.5, 31, null]]]), "retry"),
+            (json!([null, [[-1.5, 31, null]], null]), "retry"),
+            (json!([null, [[-1.5, 31, null]], [[null, 32, null]]]), "retry"),
+            (json!([[[-1.5, 31, null]], [[-0.25, 32, null]]]), "retry"),
+        ] {
+            assert_eq!(label(&answer(5, &entries, &top), 3), label_expected, "{top}");
+        }
     }
 
     #[test]

@@ -304,9 +304,9 @@ pub(crate) struct Logprobs<'a> {
     pub(crate) text_offset: Option<Vec<i64>>,
 }
 
-/// The largest log-probability of a position's most probable tokens; the tokens themselves are not kept.
+/// The largest log-probability of a position's most probable tokens, where there is any; the tokens themselves are not kept.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Best(pub(crate) f64);
+pub(crate) struct Best(pub(crate) Option<f64>);
 
 impl<'de> Deserialize<'de> for Best {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -324,9 +324,9 @@ impl<'de> Visitor<'de> for BestVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut tokens: A) -> Result<Best, A::Error> {
-        let mut best = f64::NEG_INFINITY;
+        let mut best: Option<f64> = None;
         while let Some((_, logprob)) = tokens.next_entry::<IgnoredAny, Option<f64>>()? {
-            best = best.max(logprob.unwrap_or(f64::NEG_INFINITY));
+            best = best.into_iter().chain(logprob).reduce(f64::max);
         }
         Ok(Best(best))
     }

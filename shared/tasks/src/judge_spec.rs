@@ -57,8 +57,11 @@ pub(crate) fn decode(fields: &mut Fields<'_, '_>) -> Option<(GraderSpec, Vec<Mat
         }
         Ok(())
     });
-    let label = fields.or_default("label", LABEL.to_owned(), is_label);
     let form = fields.or_default("form", VerdictForm::default(), any);
+    let label = fields.or_default("label", LABEL.to_owned(), |label| is_label(label, form));
+    if let Some(Verdicts::Words(words)) = &verdicts {
+        are_read(fields, words, form);
+    }
     let max_tokens = fields.or_default("max_tokens", REPLY_TOKENS, |tokens: &u32| match *tokens {
         0 => Err("must be at least 1".to_owned()),
         _ => Ok(()),
@@ -186,7 +189,27 @@ fn is_name(name: &String) -> Result<(), String> {
     ))
 }
 
-fn is_label(label: &String) -> Result<(), String> {
+/// A verdict with what does not count in a reply is none that a reply can be equal to.
+fn are_read(fields: &mut Fields<'_, '_>, words: &[(String, f64)], form: VerdictForm) {
+    let unread = words.iter().find(|(word, _)| form.verdict(word) != word);
+    if let Some((word, _)) = unread {
+        let line = fields.line_of_field("verdicts");
+        let read = form.verdict(word);
+        let message = format!(
+            "{word:?} is never read: of a line's last word, marks around it and a full stop do not count, so it is {read:?}; write \
+             that, or form = \"json\""
+        );
+        fields.error("verdicts", line, message);
+    }
+}
+
+fn is_label(label: &String, form: VerdictForm) -> Result<(), String> {
+    if form.label(label) != label {
+        return Err(format!(
+            "{label:?} is never read: of what stands before the colon, marks around it do not count; write {:?}",
+            form.label(label)
+        ));
+    }
     if label.is_empty() || label.trim() != label || label.contains([':', '：', '\n', '*', '`', '"']) {
         return Err(format!("{label:?} is no word that a colon can follow"));
     }

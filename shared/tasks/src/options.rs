@@ -141,24 +141,43 @@ fn read_reasoning(value: &Value) -> Result<Reasoning, String> {
 /// What is measured beside the score: what the grader measures anyway, and what the benchmark asks for.
 pub(crate) fn metrics(fields: &mut Fields<'_, '_>, samples: u32, grader: Option<&GraderSpec>) -> Vec<Metric> {
     let own = grader.map(GraderSpec::metrics).unwrap_or_default();
+    let beside = Beside {
+        own: &own,
+        // What is wrong with a grader of no kind is said already.
+        takes_names: grader.is_none_or(measures_by_name),
+    };
     let names = fields.optional("metrics", |names: &Vec<String>| {
-        read_metrics(names, samples, &own).map(|_| ())
+        read_metrics(names, samples, beside).map(|_| ())
     });
     let names = names.map(|names| names.value).unwrap_or_default();
-    read_metrics(&names, samples, &own).unwrap_or_default()
+    read_metrics(&names, samples, beside).unwrap_or_default()
+}
+
+/// What a grader measures beside the score.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Beside<'a> {
+    /// Anyway.
+    pub(crate) own: &'a [Metric],
+    /// Whatever has a name, and is measured if it says so.
+    pub(crate) takes_names: bool,
+}
+
+/// Whether a grader measures what it likes, of which a benchmark names what it wants.
+pub(crate) const fn measures_by_name(grader: &GraderSpec) -> bool {
+    matches!(grader, GraderSpec::Command { .. })
 }
 
 /// Metrics by their names after those that a grader has anyway, for items with so many samples.
-pub(crate) fn read_metrics(names: &[String], samples: u32, own: &[Metric]) -> Result<Vec<Metric>, String> {
-    let mut metrics = own.to_vec();
+pub(crate) fn read_metrics(names: &[String], samples: u32, beside: Beside<'_>) -> Result<Vec<Metric>, String> {
+    let mut metrics = beside.own.to_vec();
     for (name, number) in names.iter().zip(0..) {
         if names[..number].contains(name) {
             return Err(format!("names {name} twice"));
         }
-        if own.iter().all(|known| known.name != *name) {
+        if beside.own.iter().all(|known| known.name != *name) {
             metrics.push(Metric {
                 name: name.clone(),
-                source: read_metric(name, samples)?,
+                source: read_metric(name, samples, beside.takes_names)?,
                 aggregation: Aggregation::Mean,
                 higher_is_better: true,
             });
@@ -167,10 +186,18 @@ pub(crate) fn read_metrics(names: &[String], samples: u32, own: &[Metric]) -> Re
     Ok(metrics)
 }
 
-fn read_metric(name: &str, samples: u32) -> Result<MetricSource, String> {
+fn read_metric(name: &str, samples: u32, takes_names: bool) -> Result<MetricSource, String> {
     const FORMS: &str = "metrics are pass@K and maj@K, for instance pass@1 and maj@8";
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.');
     let Some((kind, count)) = name.split_once('@') else {
-        return Err(format!("{name:?} is no metric; {FORMS}"));
+        if takes_names && !name.is_empty() && name.chars().all(is_plain) {
+            return Ok(MetricSource::Measure);
+        }
+        let named = match takes_names {
+            true => ", and what the grader's program measures by a name of letters, digits, -, _ and .",
+            false => "; other names are what a grader of kind command measures",
+        };
+        return Err(format!("{name:?} is no metric; {FORMS}{named}"));
     };
     let count = match count.parse::<u32>() {
         Ok(parsed) if parsed > 0 && parsed.to_string() == count => parsed,

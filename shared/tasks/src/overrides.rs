@@ -14,6 +14,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::error::{BenchmarkLabel, Place, Problems, SuiteErrors};
 use crate::fields::{Fields, Located, any, line_of, nearest};
+use crate::options::Beside;
 use crate::template::{Template, environment};
 use crate::{grader_spec, judge_spec, load, options};
 
@@ -147,11 +148,21 @@ impl Overrides {
             .into_iter()
             .flatten()
             .find_map(|change| change.metrics.as_ref());
+        if replacement.is_none() && metrics.is_none() {
+            return;
+        }
         let kept = benchmark.metrics.iter().filter(|metric| !metric.source.is_measure());
         let kept: Vec<String> = kept.map(|metric| metric.name.clone()).collect();
         let names = metrics.map_or(&kept, |(_, names)| names);
-        let own = benchmark.grader.metrics();
-        match (options::read_metrics(names, benchmark.settings.samples, &own), metrics) {
+        let own = own_metrics(benchmark);
+        let beside = Beside {
+            own: &own,
+            takes_names: options::measures_by_name(&benchmark.grader),
+        };
+        match (
+            options::read_metrics(names, benchmark.settings.samples, beside),
+            metrics,
+        ) {
             (Ok(metrics), _) => benchmark.metrics = metrics,
             (Err(message), Some((place, _))) => {
                 let place = place.benchmark(BenchmarkLabel::Name(benchmark.name.to_string()));
@@ -232,6 +243,17 @@ impl Replacement {
                 new.wanted()
             )
         })
+    }
+}
+
+/// What a benchmark's grader measures anyway; of a task of the harness no file can name its like, so it has what it had.
+fn own_metrics(benchmark: &Benchmark) -> Vec<Metric> {
+    match &benchmark.grader {
+        GraderSpec::Pipelines { .. } => {
+            let measured = benchmark.metrics.iter().filter(|metric| metric.source.is_measure());
+            measured.cloned().collect()
+        }
+        grader => grader.metrics(),
     }
 }
 
@@ -330,6 +352,13 @@ pub fn misfit(grader: &GraderSpec, item: &Item) -> Option<String> {
             grader.kind()
         ));
     }
+    if matches!(grader, GraderSpec::Likelihood { .. })
+        && let Some(unfit) = unfit_for_likelihood(item)
+    {
+        return Some(format!(
+            "{unfit}, and grader kind likelihood looks for the one right choice"
+        ));
+    }
     if let GraderSpec::Judge(spec) = grader
         && let Some(unfit) = unfit_for_judge(spec, item)
     {
@@ -349,6 +378,20 @@ pub fn misfit(grader: &GraderSpec, item: &Item) -> Option<String> {
         "has the target {target:?}, which {wanted}: grader kind {} would call every answer wrong{advice}",
         grader.kind()
     ))
+}
+
+/// Why choices cannot be compared: continuations and whole texts of a task of the harness have one, and its rows may have several
+/// right ones.
+fn unfit_for_likelihood(item: &Item) -> Option<&'static str> {
+    let gold = item.material("gold").map(serde_json::from_str::<serde_json::Value>);
+    match gold {
+        _ if item.choices.len() < 2 => Some("has fewer than two choices"),
+        Some(Ok(serde_json::Value::Array(right))) if right.len() > 1 => Some("has several right choices"),
+        _ => match item.correct_choice {
+            Some(right) if (right as usize) < item.choices.len() => None,
+            _ => Some("names no right choice"),
+        },
+    }
 }
 
 fn unfit_for_judge(spec: &JudgeSpec, item: &Item) -> Option<String> {
@@ -391,6 +434,7 @@ fn decode(path: &Path, text: &str, problems: &mut Problems) -> Option<Overrides>
                     .iter()
                     .filter_map(|table| named(text, table, &mut fields))
                     .collect();
+                refuse_repeated(&overrides.each, fields.problems());
             }
             None => {
                 let line = fields.line(value);
@@ -405,6 +449,16 @@ fn decode(path: &Path, text: &str, problems: &mut Problems) -> Option<Overrides>
         problems.error(place, message);
     }
     Some(overrides)
+}
+
+/// One of two tables for a benchmark would be of no effect.
+fn refuse_repeated(each: &[Named], problems: &mut Problems) {
+    for (number, named) in each.iter().enumerate() {
+        if each[..number].iter().any(|known| known.name == named.name) {
+            let message = "has a [[benchmark]] before this one: write both into one";
+            problems.error(named.place.field("name"), message);
+        }
+    }
 }
 
 fn named<'i>(text: &str, value: &Spanned<DeValue<'i>>, file: &mut Fields<'_, 'i>) -> Option<Named> {
@@ -437,8 +491,15 @@ const FIELDS: [&str; 3] = ["grader", "reasoning", "metrics"];
 fn change(text: &str, fields: &mut Fields<'_, '_>, written: &str) -> Change {
     let grader = grader(text, fields, written);
     let reasoning = options::optional_reasoning(fields);
-    // How many samples there are is known of each benchmark; here only the names can be wrong.
-    let rule = |names: &Vec<String>| options::read_metrics(names, u32::MAX, &[]).map(|_| ());
+    // How many samples there are, and what else is measured, is known of each benchmark; here only the names can be wrong.
+    let any_grader = Beside {
+        own: &[],
+        takes_names: true,
+    };
+    let rule = |names: &Vec<String>| {
+        let of_scores: Vec<String> = names.iter().filter(|name| name.contains('@')).cloned().collect();
+        options::read_metrics(&of_scores, u32::MAX, any_grader).map(|_| ())
+    };
     let metrics = fields.optional("metrics", rule);
     let at = |Located { value, line }| (fields.place().line(line).field("metrics"), value);
     Change {
@@ -516,6 +577,11 @@ mod tests {
             ("[grader\n", "is not TOML"),
             ("[grader]\nkind = \"f1\"\nunanswerable = true\n", "said by the suite"),
             ("grading = 1\n[grader]\nkind = \"exact\"\n", "grading"),
+            ("metrics = [\"pas@1\", \"words\"]\n", "did you mean pass@1?"),
+            (
+                "[[benchmark]]\nname = \"a\"\nreasoning = \"none\"\n[[benchmark]]\nname = \"a\"\nmetrics = [\"pass@1\"]\n",
+                ":4: benchmark \"a\": field name: has a [[benchmark]] before this one",
+            ),
         ] {
             let said = read(text).unwrap_err();
             assert!(said.contains(part), "{text:?}: {said}");
@@ -557,6 +623,87 @@ mod tests {
     }
 
     #[test]
+    fn what_a_task_of_the_harness_measures_stays_while_its_grader_does() {
+        let mut manifest = manifest();
+        let task = &mut manifest.benchmarks[0];
+        task.grader = GraderSpec::Pipelines {
+            grading: "metric_list: [{metric: exact_match}]".to_owned(),
+            by_likelihood: false,
+        };
+        let measured = ["exact_match,strict", "exact_match,loose"].map(|name| Metric {
+            name: name.to_owned(),
+            source: tidemill_domain::MetricSource::FirstMeasure,
+            aggregation: tidemill_domain::Aggregation::Mean,
+            higher_is_better: true,
+        });
+        let before: Vec<Metric> = measured.iter().cloned().chain(task.metrics.clone()).collect();
+        task.metrics.clone_from(&before);
+        let metrics = |text: &str| {
+            read(text).unwrap().apply(&manifest).unwrap().benchmarks[0]
+                .metrics
+                .clone()
+        };
+        assert_eq!(metrics("reasoning = \"think\"\n"), before);
+        let named = metrics("metrics = [\"maj@3\", \"pass@1\"]\n");
+        assert_eq!(named[..2], measured);
+        let names: Vec<&str> = named[2..].iter().map(|metric| metric.name.as_str()).collect();
+        assert_eq!(names, ["maj@3", "pass@1"]);
+        let replaced = metrics("[grader]\nkind = \"exact\"\n");
+        assert_eq!(replaced, before[2..], "another grader does not measure them");
+    }
+
+    #[test]
+    fn a_program_measures_what_is_named() {
+        let text = "metrics = [\"words\", \"pass@1\"]\n[grader]\nkind = \"command\"\ncommand = [\"true\"]\n";
+        let changed = read(text).unwrap().apply(&manifest()).unwrap();
+        let sources: Vec<_> = changed.benchmarks[0]
+            .metrics
+            .iter()
+            .map(|metric| metric.source)
+            .collect();
+        assert_eq!(
+            sources,
+            [
+                tidemill_domain::MetricSource::Measure,
+                tidemill_domain::MetricSource::PassAt(1)
+            ]
+        );
+        // Graded by the same program, they stay.
+        let again = read("reasoning = \"think\"\n").unwrap().apply(&changed).unwrap();
+        assert_eq!(again.benchmarks[0].metrics, changed.benchmarks[0].metrics);
+    }
+
+    #[test]
+    fn a_likelihood_is_not_graded_where_no_choice_or_every_one_is_right() {
+        let (_, mut item) = judged();
+        let spec = read("[grader]\nkind = \"likelihood\"\n")
+            .unwrap()
+            .all
+            .grader
+            .unwrap()
+            .spec;
+        for (choices, right, gold, part) in [
+            (2, Some(1), None, None),
+            (2, Some(1), Some("1"), None),
+            (2, Some(1), Some("[1]"), None),
+            (1, Some(0), None, Some("fewer than two choices")),
+            (3, Some(0), Some("[0, 2]"), Some("several right choices")),
+            (2, None, Some("[]"), Some("no right choice")),
+            (2, Some(2), None, Some("no right choice")),
+        ] {
+            item.choices = vec!["x".to_owned(); choices];
+            item.correct_choice = right;
+            item.material = gold
+                .map(|gold| ("gold".to_owned(), gold.to_owned()))
+                .into_iter()
+                .collect();
+            let said = misfit(&spec, &item);
+            assert_eq!(said.is_some(), part.is_some(), "{said:?}");
+            assert!(said.unwrap_or_default().contains(part.unwrap_or_default()));
+        }
+    }
+
+    #[test]
     fn what_does_not_suit_the_evaluation_is_refused() {
         let manifest = manifest();
         for (text, part) in [
@@ -574,6 +721,10 @@ mod tests {
                 "every benchmark of the evaluation has generated answers",
             ),
             ("metrics = [\"maj@1\"]\n", "group \"all\" is a mean of pass@1"),
+            (
+                "metrics = [\"pass@1\", \"words\"]\n",
+                "\"words\" is no metric; metrics are pass@K and maj@K",
+            ),
         ] {
             let said = read(text).unwrap().apply(&manifest).unwrap_err().to_string();
             assert!(said.contains(part), "{text:?}: {said}");

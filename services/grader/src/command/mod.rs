@@ -4,6 +4,7 @@
 //! because whoever writes a suite must not run programs on graders by that alone. Processes live for many answers and are
 //! pooled. One that dies, is silent for too long or says what was not asked for is ended; its answer is judged again by another.
 
+mod mark;
 mod process;
 mod protocol;
 

@@ -6,6 +6,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
+use super::mark::{self, Mark};
 use crate::answer::shortened;
 
 /// The longest line that is read: an answer is a small message.
@@ -15,9 +16,10 @@ const MAX_LOGGED_BYTES: usize = 1_000;
 /// The lines of a process that are logged; the rest is read and dropped.
 const MAX_LOGGED_LINES: u32 = 100;
 
-/// A running process, with a group of its own. The group is ended when this is dropped.
+/// A running process, with a group of its own. The group, and what left it, is ended when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Process {
+    mark: Mark,
     program: String,
     child: Child,
     input: ChildStdin,
@@ -29,8 +31,10 @@ impl Process {
     /// Starts a program.
     pub(crate) fn start(command: &[String]) -> Result<Self, String> {
         let (program, arguments) = command.split_first().ok_or("names no program")?;
+        let mark = Mark::new();
         let mut child = Command::new(program)
             .args(arguments)
+            .env(mark::VARIABLE, mark.value())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -41,6 +45,7 @@ impl Process {
         let pipes = child.stdin.take().zip(child.stdout.take()).zip(child.stderr.take());
         let ((input, output), errors) = pipes.ok_or("has no pipes")?;
         Ok(Self {
+            mark,
             program: program.clone(),
             child,
             input,
@@ -64,6 +69,7 @@ impl Process {
             input,
             output,
             errors,
+            ..
         } = self;
         let talk = async {
             // Both at once: it may answer before it has read all.
@@ -99,6 +105,7 @@ impl Drop for Process {
         {
             tracing::debug!(%error, program = self.program, "a grading program had ended already");
         }
+        self.mark.end_all();
     }
 }
 

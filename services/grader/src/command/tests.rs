@@ -120,6 +120,47 @@ async fn every_way_to_fail_is_a_fault_and_no_score() {
     assert!(reason("head -c 2000000 /dev/zero").await.contains("answered more than"));
 }
 
+/// Whether a process is there and is more than what its parent has yet to hear of.
+fn runs(pid: &str) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    let state = status
+        .ok()
+        .and_then(|status| Some(status.rsplit_once(") ")?.1.chars().next()));
+    !matches!(state.flatten(), None | Some('Z' | 'X'))
+}
+
+#[tokio::test]
+async fn what_a_program_started_ends_with_it_wherever_it_moved_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let pids = folder.path().join("pids");
+    // One in a session of its own, one that outlives its parent there, and one in the program's group.
+    let scripts = [
+        "setsid sh -c 'echo $$ >> PIDS; exec sleep 600' > /dev/null 2>&1 &",
+        "setsid sh -c 'sleep 600 & echo $! >> PIDS' > /dev/null 2>&1 &",
+        "sleep 600 > /dev/null 2>&1 & echo $! >> PIDS;",
+        "while [ $(wc -l < PIDS) -lt 3 ]; do sleep 0.01; done; read -r line; END",
+    ];
+    for end in ["exit 3", "echo; sleep 600"] {
+        std::fs::write(&pids, "").unwrap();
+        let script = scripts.join(" ").replace("PIDS", pids.to_str().unwrap());
+        let mut process = Process::start(&shell(&script.replace("END", end))).unwrap();
+        let said = process.exchange("{}\n").await;
+        assert_eq!(said.is_ok(), end.starts_with("echo"), "{said:?}");
+        let started = std::fs::read_to_string(&pids).unwrap();
+        assert_eq!(started.lines().filter(|pid| runs(pid)).count(), 3, "{end}");
+        drop(process);
+        // What is ended takes a moment to be gone.
+        for _ in 0..1_000 {
+            if !started.lines().any(runs) {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let left: Vec<&str> = started.lines().filter(|pid| runs(pid)).collect();
+        assert_eq!(left, Vec::<&str>::new(), "{end}");
+    }
+}
+
 #[tokio::test]
 async fn a_program_that_died_is_started_again_after_a_pause_and_judges() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,8 +1,13 @@
 //! What in a judge's reply is its verdict. What is not exactly one is none, and never a guess: a judge's slip must not count
 //! as the model's.
 
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 use tidemill_domain::{JudgeSpec, VerdictForm, Verdicts};
+
+use super::tail;
 
 /// Objects that a reply is searched for, from its end: more braces than a reply has that ends with one.
 const BRACES: usize = 256;
@@ -22,22 +27,26 @@ pub(crate) fn read(spec: &JudgeSpec, reply: &str) -> Option<Verdict> {
         VerdictForm::Line => line(&spec.label, reply)?,
         VerdictForm::Json => json(&spec.label, reply)?,
     };
-    among(&spec.verdicts, said.trim())
+    among(&spec.verdicts, spec.form.verdict(&said))
+}
+
+/// The end of a reply, of `most` bytes where that is enough to read the same verdict from it.
+pub(crate) fn end(spec: &JudgeSpec, reply: &str, most: usize) -> String {
+    let reply = reply.trim_end();
+    let end = tail(reply, most);
+    let object = match spec.form {
+        VerdictForm::Line => None,
+        VerdictForm::Json => object(reply),
+    };
+    let start = object.map_or(reply.len(), |(start, _)| start);
+    reply[start.min(reply.len() - end.len())..].to_owned()
 }
 
 /// What the last line says, where it is the label, a colon and something.
 fn line(label: &str, reply: &str) -> Option<String> {
     let last = reply.lines().rev().find(|line| !line.trim().is_empty())?;
-    let last = last.trim_start_matches(['#', '>', '-', ' ', '\t']);
     let (before, after) = last.split_once([':', '：'])?;
-    is_label(label, plain(before)).then(|| plain(plain(after).trim_end_matches('.')).to_owned())
-}
-
-/// A piece of a line without the marks of emphasis, quotation and brackets around it.
-fn plain(text: &str) -> &str {
-    text.trim_matches(|letter: char| {
-        letter.is_whitespace() || matches!(letter, '*' | '_' | '`' | '"' | '\'' | '[' | ']' | '(' | ')')
-    })
+    is_label(label, VerdictForm::Line.label(before)).then(|| after.to_owned())
 }
 
 fn is_label(label: &str, said: &str) -> bool {
@@ -46,10 +55,8 @@ fn is_label(label: &str, said: &str) -> bool {
 
 /// What the object says with which the reply ends.
 fn json(label: &str, reply: &str) -> Option<String> {
-    let text = reply.trim_end_matches(|letter: char| letter.is_whitespace() || letter == '`');
-    let mut opening = text.match_indices('{').rev().take(BRACES);
-    let object = opening.find_map(|(start, _)| serde_json::from_str::<Value>(&text[start..]).ok())?;
-    let mut entries = object.as_object()?.iter().filter(|(key, _)| is_label(label, key));
+    let (_, Entries(entries)) = object(reply)?;
+    let mut entries = entries.iter().filter(|(key, _)| is_label(label, key));
     let (_, value) = entries.next()?;
     if entries.next().is_some() {
         return None;
@@ -59,6 +66,41 @@ fn json(label: &str, reply: &str) -> Option<String> {
         Value::Number(number) => Some(number.to_string()),
         Value::Bool(boolean) => Some(boolean.to_string()),
         _ => None,
+    }
+}
+
+/// The object with which a reply ends, and where it begins.
+fn object(reply: &str) -> Option<(usize, Entries)> {
+    let text = reply.trim_end_matches(|letter: char| letter.is_whitespace() || letter == '`');
+    let mut opening = text.match_indices('{').rev().take(BRACES);
+    opening.find_map(|(start, _)| Some((start, serde_json::from_str(&text[start..]).ok()?)))
+}
+
+/// An object as it is written: what is there twice stays there twice.
+#[derive(Debug)]
+struct Entries(Vec<(String, Value)>);
+
+impl<'de> Deserialize<'de> for Entries {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(EntriesVisitor)
+    }
+}
+
+struct EntriesVisitor;
+
+impl<'de> Visitor<'de> for EntriesVisitor {
+    type Value = Entries;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = map.next_entry()? {
+            entries.push(entry);
+        }
+        Ok(Entries(entries))
     }
 }
 
@@ -151,6 +193,9 @@ mod tests {
             (r#"{"grid": "C"}"#, None),
             (r#"{"why": {"grade": "C"}}"#, None),
             (r#"{"grade": "C", "GRADE": "I"}"#, None),
+            (r#"{"grade": "C", "grade": "I"}"#, None),
+            (r#"{"grade": "C", "grade": "C"}"#, None),
+            (r#"{"why": 1, "grade": "C", "why": 2}"#, Some("C")),
             (r#"{"grade": ["C"]}"#, None),
             (r#"{"grade": "C"} said I"#, None),
             (r#"{"grade": "C""#, None),
@@ -160,6 +205,36 @@ mod tests {
         }
         let deep = "{".repeat(1_000_000);
         assert_eq!(read(&spec, &deep), None, "in bounded time");
+    }
+
+    #[test]
+    fn the_end_that_is_kept_of_a_reply_holds_its_verdict() {
+        let line = spec(&[("C", 1.0), ("I", 0.0)]);
+        let json = JudgeSpec {
+            form: VerdictForm::Json,
+            ..line.clone()
+        };
+        let (long, blank) = ("x".repeat(100), " ".repeat(100));
+        for (spec, reply, kept) in [
+            (&line, format!("{long}\nGRADE: C"), 20),
+            (&line, format!("{long}\nGRADE: C\n{blank}\n"), 20),
+            (&json, format!("{long}{{\"GRADE\": \"C\"}}"), 20),
+            (
+                &json,
+                format!("{long}{{\"GRADE\": \"C\", \"why\": \"{long}\"}}\n```"),
+                129,
+            ),
+            (
+                &json,
+                format!("{{\"why\": \"{{{long}\", \"GRADE\": \"C\"}}{blank}"),
+                126,
+            ),
+        ] {
+            let end = end(spec, &reply, 20);
+            assert_eq!(end.len(), kept, "{end:?}");
+            assert_eq!(read(spec, &end), read(spec, &reply), "{reply:?}");
+            assert_eq!(read_word(spec, &end).as_deref(), Some("C"), "{reply:?}");
+        }
     }
 
     #[test]

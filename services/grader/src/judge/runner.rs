@@ -15,8 +15,11 @@ use crate::Error;
 use crate::answer::{Answer, Finding};
 use crate::runner::{Judging, Runner, Runners};
 
-/// How much of a reply is kept, from its end, where the verdict stands.
+/// How much of a reply is kept, from its end, where the verdict stands; more where that takes more.
 const KEPT_BYTES: usize = 16 << 10;
+
+/// A reply of which more would have to be kept is not: it is asked for again.
+const MOST_KEPT_BYTES: usize = 256 << 10;
 
 /// Nothing is streamed, so nothing stalls.
 const STALL: Duration = Duration::from_secs(120);
@@ -96,7 +99,9 @@ impl Judge {
         }
         let verdict = match self.new_vote(endpoint, question, vote, &mut cost).await {
             Ok((verdict, reply)) => {
-                runners.judges.verdicts.keep(&key, &reply).await;
+                if reply.text.len() <= MOST_KEPT_BYTES {
+                    runners.judges.verdicts.keep(&key, &reply).await;
+                }
                 tidemill_telemetry::count(Metric::JudgeVerdicts, [("result", "asked")]);
                 Ok(verdict)
             }
@@ -118,14 +123,14 @@ impl Judge {
             let prompt = Prompt::Chat(messages);
             let request = self.request(&prompt, u64::from(vote) + (u64::from(attempt) << 16));
             let reply = endpoint.ask(&request, cost).await?;
-            // What the cap cut may end like a verdict and be none.
-            let is_whole = !reply.truncated && reply.ending != Ending::Length;
+            // What the cap or a filter cut may end like a verdict and be none.
+            let is_whole = !reply.truncated && reply.ending == Ending::Stop;
             let said = Answer::of(&reply.text, &Reasoning::Think);
             if let Some(said) = said.as_ref().filter(|_| is_whole)
                 && let Some(verdict) = grammar::read(&self.spec, said.text())
             {
                 let reply = Reply {
-                    text: tail(said.text(), KEPT_BYTES).to_owned(),
+                    text: grammar::end(&self.spec, said.text(), KEPT_BYTES),
                     prompt_tokens: reply.prompt_tokens,
                     completion_tokens: reply.completion_tokens,
                 };

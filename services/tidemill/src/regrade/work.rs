@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use bytes::Bytes;
 use futures::{Stream, TryStreamExt as _};
 use serde_json::Value;
-use tidemill_aggregator::{Fold, verdict};
+use tidemill_aggregator::{Fold, verdict_of_regrade};
 use tidemill_archive::{Entry, Index, Limits, Row, Sample, Samples, Writer, Written};
 use tidemill_domain::{EvaluationEvent, EvaluationResult, Grade, Manifest, ResultState};
 use tidemill_grader::Regrading;
@@ -163,7 +163,7 @@ impl<'a> Work<'a> {
         let (state, reason) = if old.state == ResultState::Superseded || !self.fold.is_complete() {
             (old.state, old.reason.clone())
         } else {
-            let verdict = verdict(&self.fold, self.manifest.max_failure_rate);
+            let verdict = verdict_of_regrade(&self.fold, self.manifest.max_failure_rate);
             (verdict.state, verdict.reason)
         };
         let benchmarks = self.fold.results();

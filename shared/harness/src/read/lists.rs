@@ -16,6 +16,7 @@ use crate::yaml::{Map, Node, Value};
 /// The pattern of a `regex` filter that names none.
 const REGEX_PATTERN: &str = r"#### (\-?[0-9\.\,]+)";
 const FALLBACK: &str = "[invalid]";
+const NAMES_NONE: &str = "is empty, so nothing would be measured; leave it out for what the output_type has by default";
 
 /// `filter_list`; without one, the first answer counts under the name `none`.
 pub(super) fn pipelines(keys: &mut Keys<'_>, output_type: OutputType) -> Vec<Pipeline> {
@@ -32,6 +33,9 @@ pub(super) fn pipelines(keys: &mut Keys<'_>, output_type: OutputType) -> Vec<Pip
         keys.refuse_at(&node.place, "filter_list", format!("takes a list, not {}", node.kind()));
         return default();
     };
+    if entries.is_empty() {
+        keys.refuse_at(&node.place, "filter_list", NAMES_NONE);
+    }
     let mut pipelines = Vec::new();
     for (index, entry) in entries.iter().enumerate() {
         let prefix = format!("filter_list[{index}]");
@@ -221,6 +225,9 @@ pub(super) fn metrics(keys: &mut Keys<'_>, output_type: OutputType) -> Vec<Metri
         keys.refuse_at(&node.place, "metric_list", format!("takes a list, not {}", node.kind()));
         return Vec::new();
     };
+    if entries.is_empty() {
+        keys.refuse_at(&node.place, "metric_list", NAMES_NONE);
+    }
     let mut metrics: Vec<Metric> = Vec::new();
     for (index, entry) in entries.iter().enumerate() {
         let prefix = format!("metric_list[{index}]");

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// An echo of `tokens` with the log-probability -1 for each but the first, and the prompt's length in the usage.
+/// An echo of `tokens` with a log-probability for each but the first, as probable as any, and the prompt's length in the usage.
 fn echo(text: &str, tokens: &[&str]) -> Value {
     let logprobs: Vec<Value> = (0..tokens.len())
         .map(|index| {
@@ -16,9 +16,14 @@ fn echo(text: &str, tokens: &[&str]) -> Value {
             }
         })
         .collect();
+    let best = logprobs.iter().map(|logprob| match logprob {
+        Value::Null => Value::Null,
+        logprob => json!({ "a token": logprob }),
+    });
     json!({
         "choices": [{ "text": text, "finish_reason": "length",
-            "logprobs": { "tokens": tokens, "token_logprobs": logprobs, "text_offset": vec![-1; tokens.len()] } }],
+            "logprobs": { "tokens": tokens, "token_logprobs": logprobs, "text_offset": vec![-1; tokens.len()],
+                "top_logprobs": best.collect::<Vec<Value>>() } }],
         "usage": { "prompt_tokens": tokens.len(), "completion_tokens": 0 }
     })
 }
@@ -134,8 +139,32 @@ fn greedy_means_that_no_token_was_more_probable() {
     };
     assert!(greedy("The sky is", " light blue", &body));
     assert!(!greedy("The", " sky is light blue", &body));
-    body["choices"][0]["logprobs"]["top_logprobs"] = Value::Null;
-    assert!(!greedy("The sky is", " light blue", &body), "not known to be");
+}
+
+#[test]
+fn whether_a_continuation_is_greedy_is_known_or_there_is_no_score() {
+    let good = echo("The sky is blue", &["The", " sky", " is", " blue"]);
+    let one = json!({ "x": -1.0 });
+    for (top, label) in [
+        (Value::Null, "unsupported"),
+        (json!([]), "unsupported"),
+        (json!([null, null, null, null]), "unsupported"),
+        (json!([{}, {}, {}, {}]), "unsupported"),
+        (
+            json!([null, { "x": null }, { "x": null }, { "x": null }]),
+            "unsupported",
+        ),
+        (json!([null, one, one]), "retry"),
+        (json!([one, one, one]), "retry"),
+        (json!([null, one, one, {}]), "retry"),
+        (json!([null, one, one, null]), "retry"),
+        (json!([null, {}, one, one]), "done"),
+    ] {
+        let mut body = good.clone();
+        body["choices"][0]["logprobs"]["top_logprobs"] = top.clone();
+        let verdict = score("The sky is", " blue", None, &body).unwrap();
+        assert_eq!(verdict.label(), label, "{top}");
+    }
 }
 
 #[test]
@@ -192,6 +221,8 @@ fn the_unknown_first_token_of_an_empty_context_is_never_left_out_of_the_sum() {
     assert_eq!(score("", "blue sky", None, &body).unwrap().label(), "rejected");
     let mut body = echo("blue sky", &["blue", " sky"]);
     body["choices"][0]["logprobs"]["token_logprobs"] = json!([-3.0, -1.0]);
+    assert_eq!(score("", "blue sky", None, &body).unwrap().label(), "retry");
+    body["choices"][0]["logprobs"]["top_logprobs"] = json!([{ "blue": -3.0 }, { " sky": -1.0 }]);
     assert_eq!(tokens_covered("", "blue sky", None, &body), 2);
 }
 

@@ -405,9 +405,10 @@ fn word_echo(body: &Value, refuses_zero: bool) -> Response {
             }
         })
         .collect();
+    let best: Vec<Value> = logprobs.iter().map(|logprob| json!({ "more": logprob })).collect();
     ok(
-        &json!({ "choices": [{ "text": prompt, "finish_reason": "length", "logprobs": {
-        "tokens": tokens, "token_logprobs": logprobs, "text_offset": vec![-1; tokens.len()] } }], "usage": usage }),
+        &json!({ "choices": [{ "text": prompt, "finish_reason": "length", "logprobs": { "tokens": tokens,
+        "token_logprobs": logprobs, "top_logprobs": best, "text_offset": vec![-1; tokens.len()] } }], "usage": usage }),
     )
 }
 

@@ -427,7 +427,10 @@ async fn sglang_is_asked_from_the_last_token_of_the_context_on() {
         _ => {
             assert_eq!(body["logprob_start_len"], 2);
             let entries = json!([[null, 1, null], [-0.5, 2, null], [-0.25, 3, null]]);
-            ok(&json!({ "text": "", "meta_info": { "prompt_tokens": 5, "input_token_logprobs": entries } }))
+            let top = json!([null, [[-0.5, 2, null]], [[-0.25, 3, null]]]);
+            ok(&json!({ "text": "", "meta_info": {
+                "prompt_tokens": 5, "input_token_logprobs": entries, "input_top_logprobs": top,
+            } }))
         }
     })
     .await;

@@ -242,6 +242,17 @@ pub(super) fn sglang_scores(prompt: &[u32], answer: &Answer, start: usize, cache
     let input: Vec<Value> = scored
         .map(|(at, (id, logprob))| json!([logprob.filter(|_| at > 0), id, Piece(id).to_string()]))
         .collect();
+    // Each token is the most probable one, as in its completions.
+    let top: Vec<Value> = input
+        .iter()
+        .map(|entry| {
+            if entry[0].is_null() {
+                Value::Null
+            } else {
+                json!([entry])
+            }
+        })
+        .collect();
     let choice = Choice { prompt, answer };
     let output: Vec<Value> = pairs(&choice)
         .map(|(id, logprob)| json!([logprob, id, Piece(id).to_string()]))
@@ -256,6 +267,7 @@ pub(super) fn sglang_scores(prompt: &[u32], answer: &Answer, start: usize, cache
             "cached_tokens": cached,
             "finish_reason": finish,
             "input_token_logprobs": input,
+            "input_top_logprobs": top,
             "output_token_logprobs": output,
         },
     })

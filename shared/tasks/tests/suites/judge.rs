@@ -123,7 +123,27 @@ fn what_no_judge_can_be_asked_is_refused_with_its_field() {
             &["grader.scale", "beside verdicts"],
         ),
         (&format!("{PAIR}scale = [1, 5]\n"), &["grader.scale", "A, B and TIE"]),
+        (
+            &format!("{PLAIN}verdicts = {{ \"C.\" = 1, C = 0 }}\n"),
+            &["grader.verdicts", "\"C.\" is never read", "it is \"C\""],
+        ),
+        (
+            &format!("{PLAIN}verdicts = {{ \"**C**\" = 1, C = 0 }}\n"),
+            &["grader.verdicts", "\"**C**\" is never read"],
+        ),
+        (
+            &format!("{PLAIN}verdicts = {{ \"(A)\" = 1, \"(B)\" = 0 }}\n"),
+            &["grader.verdicts", "is never read", "form = \"json\""],
+        ),
         (&format!("{PLAIN}label = \"GRADE:\"\n"), &["grader.label"]),
+        (
+            &format!("{PLAIN}label = \"[GRADE]\"\n"),
+            &["grader.label", "write \"GRADE\""],
+        ),
+        (
+            &format!("{PLAIN}label = \"# GRADE\"\n"),
+            &["grader.label", "write \"GRADE\""],
+        ),
         (&format!("{PLAIN}form = \"lines\"\n"), &["grader.form"]),
         (
             &format!("{PLAIN}max_tokens = 0\n"),
@@ -147,6 +167,15 @@ fn what_no_judge_can_be_asked_is_refused_with_its_field() {
             assert!(said.contains(part), "{grader:?}: {part:?} is missing in {said}");
         }
     }
+}
+
+#[test]
+fn in_an_object_verdicts_and_labels_are_read_with_their_marks() {
+    let marked = "verdicts = { \"C.\" = 1, \"(I)\" = 0 }\nlabel = \"_grade_\"\nform = \"json\"\n";
+    let GraderSpec::Judge(spec) = folder(&format!("{PLAIN}{marked}")).benchmark().grader else {
+        panic!("no judge")
+    };
+    assert_eq!((spec.label.as_str(), spec.form), ("_grade_", VerdictForm::Json));
 }
 
 #[test]
