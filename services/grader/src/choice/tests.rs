@@ -1,0 +1,498 @@
+//! Which option a text names, and which texts name none.
+
+use super::*;
+use crate::answer::tests::item;
+
+const CITIES: [&str; 4] = ["Paris", "New York", "York", "a car"];
+
+fn find(text: &str) -> Option<String> {
+    find_with(None, text)
+}
+
+fn find_with(pattern: Option<&str>, text: &str) -> Option<String> {
+    let choice = Choice::try_new(pattern).unwrap();
+    choice
+        .judge(&item(&["B"], &CITIES), &Answer::whole(text))
+        .unwrap()
+        .map(|finding| finding.extracted)
+}
+
+fn assert_finds(cases: &[(&str, &str)]) {
+    for (text, letter) in cases {
+        assert_eq!(find(text).as_deref(), Some(*letter), "{text}");
+    }
+}
+
+fn assert_finds_none(cases: &[&str]) {
+    for text in cases {
+        assert_eq!(find(text), None, "{text}");
+    }
+}
+
+#[test]
+fn the_last_announced_answer_counts() {
+    assert_finds(&[
+        ("Answer: A ... wait ... **Answer: D**", "D"),
+        ("The answer is B because a car moves", "B"),
+        ("Answer: A\nFinal answer: option (C). It was not B.", "C"),
+        ("**Answer:** (b)\n", "B"),
+        ("The correct answer is **D**, not A.", "D"),
+        ("The answer is A because of this", "A"),
+        ("I choose C since it fits", "C"),
+        ("Answer: the answer is\n\nD", "D"),
+        ("(B) is the correct answer", "B"),
+        ("Answer: A. No, B is correct.", "B"),
+    ]);
+}
+
+#[test]
+fn answers_are_announced_in_many_languages() {
+    assert_finds(&[
+        ("Antwort: C", "C"),
+        ("答案：C", "C"),
+        ("所以答案是C项。", "C"),
+        ("Die richtige Antwort lautet B.", "B"),
+        ("La réponse est (D).", "D"),
+        ("La respuesta correcta es: Respuesta: C", "C"),
+        ("La respuesta correcta es C.", "C"),
+        ("La risposta corretta è la B.", "B"),
+        ("Ответ: C", "C"),
+        ("答えはＣです", "C"),
+        ("정답은 C입니다", "C"),
+        ("\u{200f}الإجابة: C\u{200f}", "C"),
+    ]);
+}
+
+#[test]
+fn an_article_is_no_answer() {
+    assert_finds_none(&[
+        "To answer a question like this needs thought",
+        "The answer is a matter of taste",
+        "The answer: A dog would know",
+        "Answer: I think so",
+    ]);
+    assert_finds(&[
+        ("The answer is a.", "A"),
+        ("answer: a", "A"),
+        ("Answer: a because it is", "A"),
+    ]);
+}
+
+#[test]
+fn a_letter_is_no_part_of_a_word() {
+    assert_finds_none(&[
+        "Answer: Because",
+        "Answer: B2",
+        "The answers: C_x",
+        "Answer: Dé",
+        "Answer: E",
+    ]);
+}
+
+#[test]
+fn boxes_count_by_their_place() {
+    assert_finds(&[
+        (r"\boxed{C}", "C"),
+        (r"Answer: A, rather $\boxed{\text{D}}$", "D"),
+        (r"\boxed{A} but finally: Answer: B", "B"),
+        (r"\boxed{New York}", "B"),
+        (r"\boxed{A} and \boxed{B", "A"),
+    ]);
+}
+
+#[test]
+fn a_sole_letter_in_any_dress_is_an_answer() {
+    assert_finds(&[
+        ("C", "C"),
+        ("(C)", "C"),
+        (" **c**. ", "C"),
+        ("C) York", "C"),
+        ("\u{200f}C\u{200f}", "C"),
+    ]);
+    assert_finds(&[("Well, I say (C), that is it", "C"), ("Both times:\n(D) and (D)", "D")]);
+    assert_finds_none(&["Either (A) or (B)", "A. one\nB. two", "", "\0", "E"]);
+}
+
+#[test]
+fn the_text_of_an_option_is_an_answer() {
+    assert_finds(&[
+        ("Paris", "A"),
+        ("paris!", "A"),
+        ("The answer is New York.", "B"),
+        ("Answer: a car", "D"),
+        ("Let me think.\nIt must be New York", "B"),
+        ("It is york", "C"),
+    ]);
+    assert_finds_none(&["Paris or York", "Yorkshire", "Parisian"]);
+}
+
+#[test]
+fn a_pattern_narrows_the_place() {
+    let pattern = Some(r"<answer>(.*?)</answer>");
+    assert_eq!(find_with(pattern, "Answer: A <answer>C</answer>").as_deref(), Some("C"));
+    assert_eq!(
+        find_with(pattern, "<answer>A</answer> <answer>york</answer>").as_deref(),
+        Some("C")
+    );
+    assert_eq!(find_with(pattern, "Answer: A"), None);
+}
+
+#[test]
+fn the_right_choice_is_an_index_a_letter_or_a_text() {
+    let choice = Choice::try_new(None).unwrap();
+    let answer = Answer::whole("Answer: B");
+    let judge = |item: &Item| {
+        let finding = choice.judge(item, &answer);
+        finding.map(|finding| finding.unwrap().credit == Credit::Whole(true))
+    };
+    assert_eq!(judge(&item(&["B"], &CITIES)), Ok(true));
+    assert_eq!(judge(&item(&["new york"], &CITIES)), Ok(true));
+    assert_eq!(judge(&item(&["C"], &[])), Ok(false));
+    let by_index = Item {
+        correct_choice: Some(1),
+        ..item(&[], &CITIES)
+    };
+    assert_eq!(judge(&by_index), Ok(true));
+    assert!(judge(&item(&["Rome"], &CITIES)).is_err());
+    assert!(
+        judge(&Item {
+            correct_choice: Some(4),
+            ..item(&[], &CITIES)
+        })
+        .is_err()
+    );
+}
+
+const COLOURS: [&str; 4] = ["red", "green", "blue", "pink"];
+
+fn find_in(options: &[&str], text: &str) -> Option<String> {
+    let item = Item {
+        correct_choice: Some(0),
+        ..item(&[], options)
+    };
+    let finding = Choice::try_new(None)
+        .unwrap()
+        .judge(&item, &Answer::whole(text))
+        .unwrap();
+    finding.map(|finding| finding.extracted)
+}
+
+fn assert_found(options: &[&str], cases: &[(&str, Option<&str>)]) {
+    for (text, letter) in cases {
+        assert_eq!(find_in(options, text).as_deref(), *letter, "{options:?}: {text}");
+    }
+}
+
+#[test]
+fn signs_points_and_marks_tell_options_apart() {
+    assert_found(
+        &["12", "-12"],
+        &[
+            ("The answer is -12.", Some("B")),
+            ("The answer is \u{2212}12.", Some("B")),
+            ("The answer is 12.", Some("A")),
+            ("Answer - 12", None),
+            ("Answer -12", Some("B")),
+            ("So it is -12", Some("B")),
+        ],
+    );
+    assert_found(
+        &["3", "4"],
+        &[
+            ("Answer: -3", None),
+            ("Answer: +3", Some("A")),
+            ("Answer: **3**", Some("A")),
+        ],
+    );
+    assert_found(&["-3", "4"], &[("Answer: -3", Some("A")), ("Answer: 3", None)]);
+    assert_found(
+        &["15", "1.5"],
+        &[
+            (r"\boxed{1.5}", Some("B")),
+            (r"\boxed{15}", Some("A")),
+            ("It is 1.5.", Some("B")),
+            ("15.", Some("A")),
+        ],
+    );
+    assert_found(
+        &["12", "12.75"],
+        &[
+            ("Answer: 12.5", None),
+            ("Answer: 12.75.", Some("B")),
+            ("Answer: 12. It follows.", Some("A")),
+            ("Answer: 12 apples", Some("A")),
+        ],
+    );
+    assert_found(
+        &["x<3", "x>3"],
+        &[
+            ("Answer: x > 3", Some("B")),
+            (r"\boxed{x<3}", Some("A")),
+            ("$x>3$", Some("B")),
+        ],
+    );
+    assert_found(
+        &["x<3", "x>4"],
+        &[("Answer: x > 3", None), ("x>3", None), ("x < 3.", Some("A"))],
+    );
+    assert_found(
+        &["$150", "$1.50"],
+        &[
+            (r"\boxed{$1.50}", Some("B")),
+            ("The answer is $150.", Some("A")),
+            ("Answer: 1.50", Some("B")),
+        ],
+    );
+    assert_found(
+        &["12", "1-2", "1/2"],
+        &[
+            ("Answer: 1-2", Some("B")),
+            ("1/2", Some("C")),
+            ("Answer: 12", Some("A")),
+        ],
+    );
+    assert_found(
+        &["PH", "pH"],
+        &[
+            ("Answer: pH", Some("B")),
+            ("PH", Some("A")),
+            ("Answer: ph", None),
+            ("ph", None),
+        ],
+    );
+    assert_found(
+        &["Java", "C#", "C++", "Go"],
+        &[
+            ("Answer: C++", Some("C")),
+            ("C#", Some("B")),
+            ("The answer is C#.", Some("B")),
+            ("Answer: C", Some("C")),
+        ],
+    );
+    assert_found(
+        &["-", "+"],
+        &[
+            ("Answer: +", Some("B")),
+            ("Answer: -", Some("A")),
+            ("-", Some("A")),
+            ("Answer - B", Some("B")),
+        ],
+    );
+    assert_found(
+        &["1000", "10"],
+        &[
+            ("Answer: 1,000", Some("A")),
+            ("Answer: 1,001", None),
+            ("1,000", Some("A")),
+            ("We get 1,000.", Some("A")),
+        ],
+    );
+    assert_found(
+        &["most likely", "likely"],
+        &[("The answer is most likely.", Some("A")), ("Answer: likely", Some("B"))],
+    );
+}
+
+#[test]
+fn an_option_of_one_character_is_announced_like_any_other() {
+    assert_found(
+        &["1", "2", "3", "4"],
+        &[
+            ("The answer is 4.\nCheck: 2 + 2 makes it.", Some("D")),
+            ("The answer is 2 + 2 = 4.", None),
+            ("Answer: 12", None),
+            ("Answer: B", Some("B")),
+        ],
+    );
+    assert_found(
+        &["x", "y", "z"],
+        &[
+            ("Answer: x\nbecause y is wrong", Some("A")),
+            ("Answer: y", Some("B")),
+            ("Answer: x < 3", None),
+        ],
+    );
+    assert_found(
+        &["a", "b"],
+        &[("The answer is a matter of taste", None), ("Answer: b", Some("B"))],
+    );
+}
+
+#[test]
+fn a_letter_that_is_also_another_options_text_is_none_unless_it_is_dressed() {
+    let options = ["C", "C++", "Java"];
+    assert_found(
+        &options,
+        &[
+            ("Answer: C", None),
+            ("C", None),
+            ("Answer: (C)", Some("C")),
+            ("(C)", Some("C")),
+            ("Answer: C++", Some("B")),
+            ("Answer: A", Some("A")),
+        ],
+    );
+    assert_found(&["b", "a"], &[("Answer: a", Some("B")), ("Answer: A", Some("A"))]);
+}
+
+#[test]
+fn a_first_line_that_is_an_answer_comes_before_words_of_later_ones() {
+    assert_found(
+        &COLOURS,
+        &[
+            ("B\n\nIt is not red.", Some("B")),
+            ("B\nBecause red is not green.", Some("B")),
+            ("green\nBecause it is not red.", Some("B")),
+            ("Because of the light.\nIt is green.", Some("B")),
+            ("Some say\nA\nbut\nC", Some("C")),
+            ("red\nNo, that was wrong.\ngreen", None),
+            ("It is not red.", None),
+            ("That is not red but green.", Some("B")),
+            ("Green is wrong, so red", Some("A")),
+        ],
+    );
+    assert_found(&["Yes", "No"], &[("No, it isn't.", Some("B")), ("Yes", Some("A"))]);
+    assert_found(
+        &["entailment", "not entailment"],
+        &[("It is not entailment", Some("B"))],
+    );
+}
+
+#[test]
+fn what_is_denied_is_no_answer() {
+    assert_found(
+        &COLOURS,
+        &[
+            ("Do not choose B. (A) is what I go with.", Some("A")),
+            ("(C) is what I'd go with. Do not select A.", Some("C")),
+            ("I would never pick A. Answer: C", Some("C")),
+            ("I don't think B is correct.", None),
+            ("The answer is not B.", None),
+            ("Answer: A is wrong.", None),
+            ("Answer: A is wrong, B is right", Some("B")),
+            ("It is not (A).", None),
+            ("Not sure, but I choose B", Some("B")),
+            ("I choose B, not A", Some("B")),
+            ("I do not know the answer: B", Some("B")),
+            ("不选A，选B", Some("B")),
+        ],
+    );
+}
+
+#[test]
+fn of_two_joined_answers_neither_counts() {
+    assert_found(
+        &COLOURS,
+        &[
+            ("Answer: B or C", None),
+            ("Answer: B and C", None),
+            ("Answer: A, B", None),
+            ("Answer: B/C", None),
+            ("Answer: **B** or **C**.", None),
+            ("Answer: red or green", None),
+            ("The answer is (B) or (C).", None),
+            (r"Answer: A, so \boxed{B or C}", None),
+            ("B or C", None),
+            ("B/C", None),
+            ("A or B is correct", None),
+            ("Answer: A\nFinal answer: B or C", None),
+            ("Answer: B or C. Final answer: C", Some("C")),
+            ("Answer: B or C\n\nC", Some("C")),
+            ("Answer: B, A is wrong", Some("B")),
+            ("Answer: B and a reason", Some("B")),
+            ("Answer: B and A is wrong", Some("B")),
+            ("Answer: B or rather green", Some("B")),
+        ],
+    );
+    assert_found(
+        &["one", "two", "A and B"],
+        &[("Answer: A and B", Some("C")), ("Answer: A", Some("A"))],
+    );
+}
+
+#[test]
+fn an_echoed_question_announces_nothing() {
+    assert_found(
+        &COLOURS,
+        &[
+            (
+                "Choose the correct option: A) red B) green C) blue D) pink\nC",
+                Some("C"),
+            ),
+            ("Choose the correct option: A) red B) ..\nC", Some("C")),
+            ("Choose the correct option:\nA) red\nB) green\nC) blue\nD) pink", None),
+            ("Choose A, B, C or D.\nB", Some("B")),
+            ("Answer: A) red", Some("A")),
+            ("Answer: A) red. B) is too dark.", Some("A")),
+        ],
+    );
+    assert_found(
+        &[],
+        &[
+            ("Pick the best: A. up B. down C. left\nB", Some("B")),
+            ("Answer: A. B is down", Some("A")),
+        ],
+    );
+}
+
+#[test]
+fn invisible_characters_make_no_difference() {
+    for mark in ["\u{200f}", "\u{200b}", "\u{2060}", "\u{ad}", "\u{200d}"] {
+        assert_found(
+            &COLOURS,
+            &[
+                (&format!("Answer:{mark}B"), Some("B")),
+                (&format!("Answer: {mark}B{mark}."), Some("B")),
+                (&format!("{mark}B{mark}\n\nIt is not red."), Some("B")),
+                (&format!("Answer: gr{mark}een"), Some("B")),
+                (&format!("Answer:{mark}E"), None),
+            ],
+        );
+    }
+    let text = "\u{200f}Answer:\u{200b} gr\u{ad}een.";
+    let finding = Choice::try_new(None).unwrap();
+    let finding = finding
+        .judge(&item(&["B"], &COLOURS), &Answer::whole(text))
+        .unwrap()
+        .unwrap();
+    let span = finding.span.unwrap();
+    let written = &text[usize::try_from(span.start).unwrap()..usize::try_from(span.end).unwrap()];
+    assert_eq!(written, "gr\u{ad}een");
+}
+
+#[test]
+fn more_words_announce() {
+    for text in [
+        "Ans: B",
+        "Ans. B",
+        "It must be B.",
+        "I'd go with B.",
+        "I am going with (B)",
+        "选B",
+        "应选择B。",
+        "正确选项是B",
+        "پاسخ: B",
+        "پاسخ صحیح B است",
+        "คำตอบ: B",
+        "คำตอบคือ B",
+        "Răspuns: B",
+        "Vastaus: B",
+        "Válasz: B",
+        "התשובה היא B",
+        "Poprawna odpowiedź to B",
+        "উত্তরঃ B",
+        "Jibu: B",
+        "الإجابة الصحيحة هي: B",
+    ] {
+        assert_found(&COLOURS, &[(text, Some("B"))]);
+    }
+    assert_found(
+        &COLOURS,
+        &[
+            ("To answer to B is hard", None),
+            ("选项A是错的", None),
+            ("It must be a bee", None),
+            ("Answers B2", None),
+        ],
+    );
+}
