@@ -16,7 +16,7 @@ use crate::family::Family;
 use crate::number::last_number;
 use crate::pattern::Pattern;
 
-const NAME: &str = "math@2";
+const NAME: &str = "math@3";
 const BOXED: &str = "last-box@1";
 const ANNOUNCED: &str = "announced-formula@1";
 const FORMULA: &str = "last-formula@1";

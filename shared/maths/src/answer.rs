@@ -4,7 +4,7 @@ use crate::boxed::unwrapped;
 use crate::canonical::canonical;
 use crate::characters::plain;
 use crate::node::Node;
-use crate::parser::parse;
+use crate::parser::{Fault, parse};
 use crate::steps::Steps;
 use crate::unit::letter_is_unit;
 
@@ -21,6 +21,8 @@ pub struct Answer {
     pub(crate) node: Option<Node>,
     /// The letter of the option that stands before it, as in `\textbf{(B)}\ 12`.
     pub(crate) option: Option<char>,
+    /// It may be mathematics, and is nested deeper or is longer than the budget allows to read.
+    pub(crate) is_beyond: bool,
 }
 
 /// The text as it is compared where mathematics does not help.
@@ -55,6 +57,7 @@ impl Answer {
                 source,
                 node: None,
                 option: None,
+                is_beyond: false,
             };
         }
         let inner = unwrapped(text);
@@ -72,11 +75,21 @@ impl Answer {
                 node: Some(node),
                 source,
                 option,
+                is_beyond: false,
             };
         }
-        // What the parser does not understand, or not within the budget, stays a text.
-        let node = parse(inner, steps).ok();
-        Self { source, node, option }
+        // What the parser does not understand stays a text, and so does what opens brackets and never closes them.
+        let (node, is_beyond) = match parse(inner, steps) {
+            Ok(node) => (Some(node), false),
+            Err(Fault::Exhausted) => (None, is_balanced(inner)),
+            Err(Fault::Syntax) => (None, false),
+        };
+        Self {
+            source,
+            node,
+            option,
+            is_beyond,
+        }
     }
 
     /// It is this letter, in brackets or not.
@@ -100,8 +113,8 @@ impl Answer {
 
     /// A short text that is the same for answers that are equal; at most [`MAX_CANONICAL_BYTES`].
     ///
-    /// Units that are left out make no difference, nor does the sign of a percentage. Answers that are equal by conversion
-    /// (`1 m` and `100 cm`, `50%` and `0.5`) or by an identity of functions of variables keep forms of their own.
+    /// Units that are left out make no difference, but for percent and degrees: of `50%` and `50` one alone may be right. Answers
+    /// that are equal by conversion (`1 m` and `100 cm`, `50%` and `0.5`) or by an identity of functions of variables keep forms of their own.
     #[must_use]
     pub fn canonical(&self) -> String {
         canonical(self, &mut Steps::default())
@@ -133,14 +146,39 @@ impl Source {
             squeezed = squeezed.replace(spacing, " ");
         }
         let words = words(&squeezed);
-        squeezed.retain(|letter| !letter.is_whitespace());
-        let squeezed = squeezed.trim_end_matches(['.', ',', ';']).to_owned();
+        let squeezed = unspaced(&squeezed).trim_end_matches(['.', ',', ';']).to_owned();
         Self {
             squeezed,
             words,
             sets_letter_apart: sets_letter_apart(text),
         }
     }
+}
+
+/// The text without white space, but between digits, where it sets numbers apart.
+fn unspaced(text: &str) -> String {
+    let mut squeezed = String::with_capacity(text.len());
+    for word in text.split_whitespace() {
+        let are_numbers = squeezed.ends_with(|last: char| last.is_ascii_digit())
+            && word.starts_with(|first: char| first.is_ascii_digit());
+        if are_numbers {
+            squeezed.push(' ');
+        }
+        squeezed.push_str(word);
+    }
+    squeezed
+}
+
+/// As many brackets close as open, and none before one opened.
+fn is_balanced(text: &str) -> bool {
+    let mut depth = 0_i64;
+    for byte in text.bytes() {
+        depth += i64::from(matches!(byte, b'(' | b'[' | b'{')) - i64::from(matches!(byte, b')' | b']' | b'}'));
+        if depth < 0 {
+            return false;
+        }
+    }
+    depth == 0
 }
 
 /// Such a letter stands behind a numeral that is no argument of a command, as the `12` of `\frac12 g` is.

@@ -5,11 +5,13 @@ use dashu_ratio::RBig;
 use crate::answer::{Answer, MAX_CANONICAL_BYTES, words};
 use crate::compare::{elements, hash, hoisted, points};
 use crate::evaluate::{Complex, Evaluator, digits};
-use crate::node::{Node, Relation};
+use crate::node::{Clock, Node, Relation};
 use crate::normal::normal;
 use crate::polynomial::{Atom, Exponent, Fraction, Polynomial, Unformed};
 use crate::relation::{pieces, unnamed};
 use crate::steps::Steps;
+use crate::unit::{Unit, is_half_of_day};
+use crate::worded::limit;
 
 pub(crate) fn canonical(answer: &Answer, steps: &mut Steps) -> String {
     let formed = answer.node.as_ref().and_then(|node| form(node, steps));
@@ -66,9 +68,26 @@ fn form(node: &Node, steps: &mut Steps) -> Option<String> {
             let rows: Option<Vec<String>> = rows.iter().map(|row| Some(forms(row, steps)?.join(", "))).collect();
             Some(format!("[{}]", rows?.join("; ")))
         }
-        Node::Proportion(parts) => proportion(parts, steps),
+        Node::Proportion(parts, Clock::No) => proportion(parts, steps),
+        Node::Proportion(parts, _) => forms(parts, steps).map(|parts| parts.join(":")),
         Node::Relation(first, rest) => related(first, rest, steps),
-        _ => scalar(&hoisted(node).0, steps),
+        _ => {
+            let (value, unit) = hoisted(node);
+            let value = scalar(&value, steps)?;
+            Some(match unit.as_ref().and_then(told) {
+                Some(words) => format!("{value} {words}"),
+                None => value,
+            })
+        }
+    }
+}
+
+/// What of a unit tells values apart of which one alone may be right: percent, degrees, halves of a day, "or more".
+fn told(unit: &Unit) -> Option<&str> {
+    let is_ratio = unit.measure.as_ref().is_some_and(|measure| measure.is_ratio);
+    match limit(&unit.words) {
+        Some(limit) => Some(limit),
+        None => (is_ratio || is_half_of_day(&unit.words)).then_some(unit.words.as_str()),
     }
 }
 

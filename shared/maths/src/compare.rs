@@ -4,12 +4,13 @@ use dashu_ratio::RBig;
 
 use crate::answer::{Answer, words};
 use crate::evaluate::{Complex, Evaluator, Point};
-use crate::node::{Node, Relation};
+use crate::node::{Clock, Node, Relation};
 use crate::normal::normal;
 use crate::polynomial::Unformed;
 use crate::relation;
 use crate::steps::{Exhausted, Steps};
 use crate::unit::{Unit, letter_is_unit};
+use crate::worded;
 
 /// What a comparison came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,8 +44,12 @@ pub fn equal(target: &str, answer: &str) -> bool {
 /// Why an answer without a letter that the target has is neither equal nor different.
 const AMBIGUOUS: &str = r"a letter of the target may be a unit or a variable; write a unit as text, as in 5\text{ m}";
 
-/// Compares two answers within a budget. It makes no difference which is which, but for a letter that may be a unit or a
-/// variable: in an answer to a target without it, it is a unit (`5 m` for `5`); in a target it is a variable (`2s` is not `2`), or,
+/// Why two of the same ratio are neither equal nor different where the target may be a time.
+const TIME_OR_RATIO: &str =
+    "the target may be a time or a ratio; write a ratio with spaces, as in 1 : 15, or as a fraction";
+
+/// Compares two answers within a budget. It makes no difference which is which, but for what may be a time or a ratio (`1:15`),
+/// which leaves an answer of the same ratio undecided in a target, and for a letter that may be a unit or a variable: in an answer to a target without it, it is a unit (`5 m` for `5`); in a target it is a variable (`2s` is not `2`), or,
 /// set apart as in `5 m`, leaves an answer that would be equal without it undecided.
 #[must_use]
 pub fn compare(target: &Answer, answer: &Answer, steps: &mut Steps) -> Comparison {
@@ -63,13 +68,22 @@ pub fn compare(target: &Answer, answer: &Answer, steps: &mut Steps) -> Compariso
             how: "letter by letter",
         };
     }
+    if target.is_beyond || answer.is_beyond {
+        return Comparison {
+            verdict: Verdict::Undecided,
+            how: "brackets stand in each other deeper than is read",
+        };
+    }
+    let may_be_time = |node: &Node| matches!(node, Node::Proportion(_, clock) if *clock != Clock::No);
     let mut comparer = Comparer {
         steps,
         how: "exactly",
         variables: target.node.as_ref().map(Node::names).unwrap_or_default(),
         is_ambiguous: false,
+        reads_times: target.node.as_ref().is_some_and(|node| node.any(&may_be_time)),
+        is_doubtful: false,
     };
-    let result = match (&target.node, &answer.node) {
+    let mut result = match (&target.node, &answer.node) {
         (Some(one), Some(other)) if !is_text(one) && !is_text(other) => comparer.equal(one, other),
         _ => {
             comparer.how = "as words";
@@ -80,6 +94,19 @@ pub fn compare(target: &Answer, answer: &Answer, steps: &mut Steps) -> Compariso
             Ok(is_said && one == other && one.contains(char::is_alphabetic))
         }
     };
+    if let (Ok(false), true, Some(one), Some(other)) = (result, comparer.is_doubtful, &target.node, &answer.node) {
+        comparer.reads_times = false;
+        match comparer.equal(one, other) {
+            Ok(false) => comparer.how = "as times",
+            Ok(true) => {
+                return Comparison {
+                    verdict: Verdict::Undecided,
+                    how: TIME_OR_RATIO,
+                };
+            }
+            Err(exhausted) => result = Err(exhausted),
+        }
+    }
     let how = comparer.how;
     let is_ambiguous = comparer.is_ambiguous && target.source.sets_letter_apart;
     match result {
@@ -125,6 +152,10 @@ pub(crate) struct Comparer<'s> {
     variables: Vec<String>,
     /// Without a letter that the target has, the values would be equal.
     is_ambiguous: bool,
+    /// What may be a time is read as one.
+    reads_times: bool,
+    /// What was read as times might have been ratios.
+    is_doubtful: bool,
 }
 
 type Judged = Result<bool, Exhausted>;
@@ -139,6 +170,17 @@ impl Comparer<'_> {
             && let Some(is_equal) = self.relations(one, other)?
         {
             return Ok(is_equal);
+        }
+        // A value and its rounding are each the answer.
+        if let Some(exact) = relation::exact(one)
+            && self.equal(exact, other)?
+        {
+            return Ok(true);
+        }
+        if let Some(exact) = relation::exact(other)
+            && self.equal(one, exact)?
+        {
+            return Ok(true);
         }
         let (one, other) = (relation::unnamed(one), relation::unnamed(other));
         if let Some(is_equal) = self.collections(one, other)? {
@@ -160,9 +202,12 @@ impl Comparer<'_> {
                 self.how = "without the base";
                 Ok(*digits == value.to_string())
             }
-            (Node::Proportion(parts), Node::Proportion(others)) => self.proportions(parts, others),
-            (Node::Proportion(parts), value) | (value, Node::Proportion(parts)) => match parts.as_slice() {
-                [above, below] => {
+            (Node::Proportion(parts, clock), Node::Proportion(others, another)) => {
+                self.proportions((parts, *clock), (others, *another))
+            }
+            (Node::Proportion(parts, clock), value) | (value, Node::Proportion(parts, clock)) => match parts.as_slice()
+            {
+                [above, below] if *clock != Clock::Sure => {
                     let quotient = Node::Divide(Box::new(above.clone()), Box::new(below.clone()));
                     self.equal(&quotient, value)
                 }
@@ -200,6 +245,13 @@ impl Comparer<'_> {
 
     /// A collection of one, words aside, against a single value.
     fn sole(&mut self, parts: &[Node], other: &Node) -> Judged {
+        // `5 or more` is not 5.
+        if parts
+            .iter()
+            .any(|part| matches!(part, Node::Text(word) if worded::is_limit(word)))
+        {
+            return Ok(false);
+        }
         let mut values = parts.iter().filter(|part| !is_text(part));
         match (values.next(), values.next()) {
             (Some(value), None) => self.equal(value, other),
@@ -327,15 +379,46 @@ impl Comparer<'_> {
         Ok(true)
     }
 
-    fn proportions(&mut self, parts: &[Node], others: &[Node]) -> Judged {
+    fn proportions(&mut self, (parts, clock): (&[Node], Clock), (others, another): (&[Node], Clock)) -> Judged {
         if parts.len() != others.len() {
             return Ok(false);
         }
+        let Some((parts, others)) = in_one_unit(parts, others) else {
+            self.how = "units of different kinds";
+            return Ok(false);
+        };
+        let are_times = clock == Clock::Sure || another == Clock::Sure;
+        let may_be_times = self.reads_times && (clock == Clock::Perhaps || another == Clock::Perhaps);
+        if !are_times && !may_be_times {
+            return self.ratios(&parts, &others);
+        }
+        let (ours, theirs): (Vec<&Node>, Vec<&Node>) = (parts.iter().collect(), others.iter().collect());
+        let is_equal = self.in_order(&ours, &theirs)?;
+        self.is_doubtful |= !is_equal && !are_times;
+        self.how = "as times";
+        Ok(is_equal)
+    }
+
+    /// Parts of as many: each is to one that is not zero as in the other. Two of which one is zero have no ratio.
+    fn ratios(&mut self, parts: &[Node], others: &[Node]) -> Judged {
+        let mut pivot = None;
+        for (index, (part, other)) in parts.iter().zip(others).enumerate() {
+            let zero = Node::integer(0);
+            let is_zero = self.scalars(part, &zero)?;
+            if is_zero != self.scalars(other, &zero)? {
+                return Ok(false);
+            }
+            if is_zero && parts.len() == 2 {
+                return self.in_order(&parts.iter().collect::<Vec<_>>(), &others.iter().collect::<Vec<_>>());
+            }
+            pivot = pivot.or((!is_zero).then_some(index));
+        }
+        let Some(pivot) = pivot else {
+            return Ok(true);
+        };
         let times = |one: &Node, other: &Node| Node::Product(vec![one.clone(), other.clone()]);
-        for (part, another) in parts.iter().zip(others).skip(1) {
-            let one = times(&parts[0], another);
-            let other = times(part, &others[0]);
-            if !self.scalars(&one, &other)? {
+        for (part, other) in parts.iter().zip(others) {
+            if !self.scalars(&times(&parts[pivot], other), &times(part, &others[pivot]))? {
                 return Ok(false);
             }
         }
@@ -359,7 +442,6 @@ impl Comparer<'_> {
             self.how = "units of different kinds";
             return Ok(false);
         };
-        let scaled = |value: &Node, scale: &RBig| Node::Product(vec![value.clone(), Node::Number(scale.clone())]);
         self.scalars(&scaled(value, &scale), &scaled(another, &of))
     }
 
@@ -372,6 +454,9 @@ impl Comparer<'_> {
     }
 
     fn unit_left_out(&mut self, value: &Node, unit: &Unit, other: &Node) -> Judged {
+        if worded::limit(&unit.words).is_some() {
+            return Ok(false);
+        }
         if self.scalars(value, other)? {
             self.how = "without the unit";
             return Ok(true);
@@ -484,6 +569,43 @@ fn at(evaluator: &mut Evaluator<'_>, node: &Node, point: &Point) -> Result<Optio
     }
 }
 
+/// The parts of two proportions without their units, which are converted where both sides have them, or where all parts of one
+/// have; `None` where two do not agree.
+fn in_one_unit(parts: &[Node], others: &[Node]) -> Option<(Vec<Node>, Vec<Node>)> {
+    let pairs = measured(parts).into_iter().zip(measured(others));
+    let pairs = pairs.map(|((value, unit), (another, others))| match (unit, others) {
+        (Some(unit), Some(others)) => {
+            let (scale, of) = unit.conversion(&others)?;
+            Some((scaled(&value, &scale), scaled(&another, &of)))
+        }
+        _ => Some((value, another)),
+    });
+    pairs.collect::<Option<Vec<_>>>().map(|pairs| pairs.into_iter().unzip())
+}
+
+/// The parts of a proportion and their units; parts that all measure the same are numbers of it: `2 cm : 3 m` is `0.02 : 3`.
+fn measured(parts: &[Node]) -> Vec<(Node, Option<Unit>)> {
+    let parts: Vec<(Node, Option<Unit>)> = parts.iter().map(hoisted).collect();
+    let measure = |unit: &Option<Unit>| unit.as_ref().and_then(|unit| unit.measure.clone());
+    let Some(measures) = parts.iter().map(|(_, unit)| measure(unit)).collect::<Option<Vec<_>>>() else {
+        return parts;
+    };
+    let are_alike = measures
+        .windows(2)
+        .all(|pair| pair[0].dimension == pair[1].dimension && pair[0].currency == pair[1].currency);
+    if !are_alike {
+        return parts;
+    }
+    let values = parts.into_iter().zip(measures);
+    values
+        .map(|((value, _), measure)| (scaled(&value, &measure.scale), None))
+        .collect()
+}
+
+fn scaled(value: &Node, by: &RBig) -> Node {
+    Node::Product(vec![value.clone(), Node::Number(by.clone())])
+}
+
 /// Fixed points, scattered by the variables' names: the first two have positive coordinates.
 pub(crate) fn points(names: &[String]) -> Vec<Point> {
     const COUNT: u64 = 6;
@@ -565,7 +687,7 @@ pub(crate) fn hoisted(node: &Node) -> (Node, Option<Unit>) {
             (_, None) => (node.clone(), None),
         },
         Node::Quantity(inner, unit) => match hoisted(inner) {
-            (value, Some(inner)) => (value, Some(inner)),
+            (value, Some(inner)) => (value, Some(inner.said_with(unit))),
             (value, None) => (value, Some(unit.clone())),
         },
         // A quantity times a number, as in `$5 \times 2`, is none that can be converted.
@@ -637,5 +759,6 @@ pub(crate) fn is_application(node: &Node) -> bool {
 
 /// The relation sign of a chain that is all equal signs.
 pub(crate) fn is_equation(rest: &[(Relation, Node)]) -> bool {
-    rest.iter().all(|(relation, _)| *relation == Relation::Equal)
+    let is_equal = |(relation, _): &(Relation, Node)| matches!(relation, Relation::Equal | Relation::About);
+    rest.iter().all(is_equal)
 }

@@ -224,10 +224,16 @@ impl Lexer<'_, '_> {
                     self.at += 1;
                 }
             }
-            "quad" | "qquad" | "thinspace" | "enspace" | "hspace" => self.is_spaced = true,
+            "quad" | "qquad" | "thinspace" | "enspace" => self.is_spaced = true,
+            "hspace" | "hskip" | "kern" | "mspace" => {
+                self.skip_argument();
+                self.is_spaced = true;
+            }
+            "color" | "textcolor" => self.skip_argument(),
             "mathbb" if self.is_reals() => self.push(Kind::Command("reals".to_owned())),
             "displaystyle" | "textstyle" | "limits" | "nolimits" | "boldsymbol" | "mathbb" | "mathcal" | "mathbf"
-            | "bf" | "rm" | "vec" | "boxed" | "fbox" | "mathit" | "mathsf" | "bm" | "large" | "Large" | "phantom" => {}
+            | "bf" | "rm" | "vec" | "boxed" | "fbox" | "mathit" | "mathsf" | "bm" | "large" | "Large" | "phantom"
+            | "underline" | "uline" | "cancel" => {}
             "R" | "Reals" | "reals" => self.push(Kind::Command("reals".to_owned())),
             "text" | "textbf" | "textrm" | "textit" | "textnormal" | "mbox" | "hbox" | "mathrm" | "operatorname" => {
                 self.set_text(steps, depth)?;
@@ -235,6 +241,14 @@ impl Lexer<'_, '_> {
             _ => self.push(Kind::Command(name)),
         }
         Ok(())
+    }
+
+    /// Passes over an argument that says nothing of a value, as a width or a colour.
+    fn skip_argument(&mut self) {
+        let rest = self.rest();
+        self.at = self.text.len() - rest.trim_start_matches('*').trim_start().len();
+        let inner = self.rest().strip_prefix('{').and_then(balanced).map(str::len);
+        self.at += inner.map_or(0, |length| length + 2);
     }
 
     /// The argument of a command that sets text: words stay together, all else is read as if it stood outside.

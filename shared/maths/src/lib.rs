@@ -22,8 +22,10 @@ mod parser;
 mod polynomial;
 mod radical;
 mod relation;
+mod segment;
 mod steps;
 mod unit;
+mod worded;
 
 pub use answer::{Answer, MAX_BYTES, MAX_CANONICAL_BYTES};
 pub use boxed::{Boxed, Boxes, boxes, unwrapped};

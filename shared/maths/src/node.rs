@@ -43,17 +43,27 @@ pub(crate) enum Node {
     Set(Vec<Node>),
     /// Several answers, in no order.
     List(Vec<Node>),
-    /// Parts in a proportion, `1:2:3`.
-    Proportion(Vec<Node>),
+    /// Parts in a proportion, `1:2:3`, or of a time.
+    Proportion(Vec<Node>, Clock),
     Matrix(Vec<Vec<Node>>),
     Union(Vec<Node>),
     /// `first` and what each further side is to the one before it.
     Relation(Box<Node>, Vec<(Relation, Node)>),
 }
 
+/// Whether what is written with colons is a time: `3:4` is none, `7:30` may be one, `4:05` is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Clock {
+    No,
+    Perhaps,
+    Sure,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Relation {
     Equal,
+    /// Equal but for rounding.
+    About,
     Unequal,
     Less,
     LessOrEqual,
@@ -101,6 +111,7 @@ impl Relation {
     pub(crate) const fn sign(self) -> &'static str {
         match self {
             Self::Equal => "=",
+            Self::About => "~",
             Self::Unequal => "!=",
             Self::Less => "<",
             Self::LessOrEqual => "<=",
@@ -143,7 +154,7 @@ impl Node {
             | Self::Call(_, parts)
             | Self::Set(parts)
             | Self::List(parts)
-            | Self::Proportion(parts)
+            | Self::Proportion(parts, _)
             | Self::Union(parts)
             | Self::Bracketed { items: parts, .. } => parts.iter().collect(),
             Self::Matrix(rows) => rows.iter().flatten().collect(),
@@ -189,7 +200,7 @@ impl Node {
                     | Self::Bracketed { .. }
                     | Self::Set(_)
                     | Self::List(_)
-                    | Self::Proportion(_)
+                    | Self::Proportion(..)
                     | Self::Matrix(_)
                     | Self::Union(_)
                     | Self::Relation(..)

@@ -25,22 +25,29 @@ pub(crate) fn normal(node: &Node, steps: &mut Steps) -> Result<Fraction, Unforme
         Node::Infinity => Ok(atom(Atom::Infinity)),
         Node::Sum(terms) => {
             let mut sum = Fraction::constant(RBig::ZERO);
+            let mut is_infinite = false;
             for term in terms {
-                sum = sum.plus(&normal(term, steps)?, steps)?;
+                let term = normal(term, steps)?;
+                is_infinite |= has_infinity(&term);
+                sum = sum.plus(&term, steps)?;
             }
-            Ok(sum)
+            defined(sum, is_infinite)
         }
         Node::Product(factors) => {
             let mut product = Fraction::constant(RBig::ONE);
+            let mut is_infinite = false;
             for factor in factors {
-                product = product.times(&normal(factor, steps)?, steps)?;
+                let factor = normal(factor, steps)?;
+                is_infinite |= has_infinity(&factor);
+                product = product.times(&factor, steps)?;
             }
-            Ok(product)
+            defined(product, is_infinite)
         }
         Node::Negate(part) => Ok(normal(part, steps)?.negated()),
         Node::Divide(above, below) => {
-            let below = normal(below, steps)?;
-            normal(above, steps)?.divided(&below, steps)
+            let (above, below) = (normal(above, steps)?, normal(below, steps)?);
+            let is_infinite = has_infinity(&above) || has_infinity(&below);
+            defined(above.divided(&below, steps)?, is_infinite)
         }
         Node::Power(base, exponent) => {
             let exponent = normal(exponent, steps)?.as_constant().ok_or(Unformed::None)?;
@@ -58,6 +65,21 @@ pub(crate) fn normal(node: &Node, steps: &mut Steps) -> Result<Fraction, Unforme
         }
         _ => Err(Unformed::None),
     }
+}
+
+/// What infinity cancels out of has no value: `\infty - \infty`, `0 \cdot \infty`.
+fn defined(value: Fraction, is_infinite: bool) -> Result<Fraction, Unformed> {
+    if is_infinite && !has_infinity(&value) {
+        return Err(Unformed::Undefined);
+    }
+    Ok(value)
+}
+
+fn has_infinity(value: &Fraction) -> bool {
+    let mut atoms = [&value.above, &value.below]
+        .into_iter()
+        .flat_map(|side| side.terms.keys().flatten());
+    atoms.any(|(atom, _)| *atom == Atom::Infinity)
 }
 
 fn atom(atom: Atom) -> Fraction {

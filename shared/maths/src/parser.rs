@@ -4,12 +4,14 @@ mod group;
 mod name;
 
 use crate::lexer::{Kind, Token, tokens};
-use crate::node::{Function, Node, Relation};
+use crate::node::{Clock, Function, Node, Relation};
+use crate::relation;
 use crate::steps::{Exhausted, Steps};
-use crate::unit::{Unit, is_unit};
+use crate::unit::{Unit, is_half_of_day, is_unit};
+use crate::worded;
 
 /// How deep brackets, roots and fractions may stand in each other.
-const MAX_DEPTH: usize = 64;
+const MAX_DEPTH: usize = 320;
 /// How many factorials and degree signs may follow each other.
 const MAX_POSTFIX: usize = 4;
 
@@ -17,6 +19,7 @@ const MAX_POSTFIX: usize = 4;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
     Syntax,
+    /// The budget of steps is used up, or brackets stand in each other deeper than is read.
     Exhausted,
 }
 
@@ -45,10 +48,11 @@ pub(crate) fn parse(text: &str, steps: &mut Steps) -> Read<Node> {
         steps,
     };
     // `\approx 3.14` and `= 5` say what the answer is.
-    if parser.relation_sign() == Some(Relation::Equal) {
+    if matches!(parser.relation_sign(), Some(Relation::Equal | Relation::About)) {
         parser.at += 1;
     }
     let mut items = parser.list()?;
+    parser.chosen(&mut items)?;
     if parser.at < parser.tokens.len() {
         return Err(Fault::Syntax);
     }
@@ -112,7 +116,7 @@ impl Parser<'_> {
     /// Runs a rule one level deeper.
     fn deeper<T>(&mut self, rule: impl FnOnce(&mut Self) -> Read<T>) -> Read<T> {
         if self.depth >= MAX_DEPTH {
-            return Err(Fault::Syntax);
+            return Err(Fault::Exhausted);
         }
         self.steps.take(1)?;
         self.depth += 1;
@@ -176,7 +180,8 @@ impl Parser<'_> {
             Kind::Mark('<') => Some(Relation::Less),
             Kind::Mark('>') => Some(Relation::Greater),
             Kind::Command(name) => match name.as_str() {
-                "approx" | "equiv" | "cong" | "simeq" => Some(Relation::Equal),
+                "equiv" | "cong" => Some(Relation::Equal),
+                "approx" | "simeq" => Some(Relation::About),
                 "lt" => Some(Relation::Less),
                 "gt" => Some(Relation::Greater),
                 "le" | "leq" | "leqslant" => Some(Relation::LessOrEqual),
@@ -191,6 +196,10 @@ impl Parser<'_> {
 
     fn union(&mut self) -> Read<Node> {
         let first = self.proportion()?;
+        if self.take_command(&["setminus", "backslash"]) {
+            let removed = self.proportion()?;
+            return relation::reals_without(&first, &removed, self.steps).ok_or(Fault::Syntax);
+        }
         let mut parts = vec![first];
         loop {
             let is_word = matches!(self.peek(), Some(Kind::Word(word)) if word == "U" || word == "u")
@@ -209,15 +218,65 @@ impl Parser<'_> {
     }
 
     fn proportion(&mut self) -> Read<Node> {
+        let mut starts = vec![self.at];
         let mut parts = vec![self.sum()?];
         while self.take_mark(':') {
+            starts.push(self.at);
             parts.push(self.sum()?);
         }
-        Ok(if parts.len() == 1 {
-            parts.remove(0)
-        } else {
-            Node::Proportion(parts)
+        Ok(match parts.as_slice() {
+            [_] => parts.remove(0),
+            // `A: 42` says of what 42 is the value.
+            [Node::Name(_), value] if value.is_constant() && value.is_scalar() => {
+                let value = parts.remove(1);
+                Node::Relation(Box::new(parts.remove(0)), vec![(Relation::Equal, value)])
+            }
+            _ => Node::Proportion(parts, self.clock(&starts)),
         })
+    }
+
+    /// Whether parts that were read from these places on make a time: digits by twos, without spaces, below sixty.
+    fn clock(&self, starts: &[usize]) -> Clock {
+        const HOURS: u32 = 24;
+        const MINUTES: u32 = 59;
+        let mut clock = Clock::Perhaps;
+        for (index, &start) in starts.iter().enumerate() {
+            let Some(Token {
+                kind:
+                    Kind::Number {
+                        digits,
+                        is_integer: true,
+                        ..
+                    },
+                is_spaced,
+            }) = self.tokens.get(start)
+            else {
+                return Clock::No;
+            };
+            let after = self.tokens.get(start + 1);
+            let is_all = match after.map(|token| &token.kind) {
+                None | Some(Kind::Word(_) | Kind::Text(_)) => index + 1 == starts.len(),
+                Some(Kind::Mark(':')) => after.is_some_and(|colon| !colon.is_spaced),
+                Some(Kind::Mark(mark)) => ",;)]}⦄".contains(*mark),
+                Some(_) => false,
+            };
+            let (largest, is_two) = if index == 0 {
+                (HOURS, digits.len() <= 2)
+            } else {
+                (MINUTES, digits.len() == 2 && !is_spaced)
+            };
+            if !is_all || !is_two {
+                return Clock::No;
+            }
+            let is_padded = digits.len() == 2 && digits.starts_with('0');
+            let is_half_of_day = matches!(after.map(|token| &token.kind), Some(Kind::Word(word) | Kind::Text(word)) if is_half_of_day(word));
+            if is_padded || is_half_of_day {
+                clock = Clock::Sure;
+            } else if clock == Clock::Perhaps && digits.parse().is_ok_and(|value: u32| value > largest) {
+                clock = Clock::No;
+            }
+        }
+        clock
     }
 
     fn sum(&mut self) -> Read<Node> {
@@ -255,6 +314,7 @@ impl Parser<'_> {
             Kind::Mark('-') => Some(Sign::Minus),
             Kind::Command(name) if name == "pm" => Some(Sign::PlusMinus),
             Kind::Command(name) if name == "mp" => Some(Sign::MinusPlus),
+            Kind::Word(word) | Kind::Text(word) => worded_sign(word),
             _ => None,
         }
     }
@@ -264,7 +324,7 @@ impl Parser<'_> {
         let mut product = self.mixed(first)?;
         loop {
             if let Some(unit) = self.unit(&product) {
-                return Ok(Node::Quantity(Box::new(product), unit));
+                return Ok(worded::quantity(product, unit));
             }
             if self.take_mark('*') || self.take_command(&["cdot", "times", "ast"]) {
                 let factor = self.signed_factor()?;
@@ -334,7 +394,7 @@ impl Parser<'_> {
     fn starts_factor(&self) -> bool {
         match self.peek() {
             Some(Kind::Number { .. }) => true,
-            Some(Kind::Word(word)) => !matches!(word.as_str(), "and" | "or" | "U"),
+            Some(Kind::Word(word)) => !matches!(word.as_str(), "and" | "or" | "U") && worded_sign(word).is_none(),
             Some(Kind::Mark('(' | '[' | '{')) => true,
             Some(Kind::Mark('|')) => self.bars == 0,
             Some(Kind::Command(name)) => name::starts_factor(name),
@@ -430,10 +490,18 @@ impl Parser<'_> {
                 self.at += 1;
                 Some(unit)
             }
+            Kind::Word(word) | Kind::Text(word) if worded_sign(word).is_some() => None,
             Kind::Text(text) if !matches!(text.as_str(), "and" | "or" | "if" | "for") => Some(self.unit_words()),
+            Kind::Word(word) if is_half_of_day(word) && self.follows_colon() => Some(self.unit_words()),
             Kind::Word(word) if value.is_constant() && self.is_word_unit(word) => Some(self.unit_words()),
             _ => None,
         }
+    }
+
+    /// One number, and a colon before it, stand right before this place.
+    fn follows_colon(&self) -> bool {
+        let before = |back: usize| Some(&self.tokens.get(self.at.checked_sub(back)?)?.kind);
+        matches!(before(1), Some(Kind::Number { .. })) && before(2) == Some(&Kind::Mark(':'))
     }
 
     fn is_word_unit(&self, word: &str) -> bool {
@@ -485,6 +553,15 @@ impl Parser<'_> {
             (Kind::Mark('{'), Some(Kind::Number { digits, .. }), Some(Kind::Mark('}'))) => Some((digits.clone(), 4)),
             _ => None,
         }
+    }
+}
+
+/// A sign in a word.
+fn worded_sign(word: &str) -> Option<Sign> {
+    match word {
+        "plus" => Some(Sign::Plus),
+        "minus" | "negative" => Some(Sign::Minus),
+        _ => None,
     }
 }
 

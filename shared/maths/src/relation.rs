@@ -6,7 +6,8 @@ use crate::compare::{Comparer, is_application, is_equation};
 use crate::node::{Node, Relation};
 use crate::normal::normal;
 use crate::polynomial::{Atom, Fraction, Polynomial, Unformed};
-use crate::steps::Exhausted;
+use crate::segment::merged;
+use crate::steps::{Exhausted, Steps};
 
 /// The value in `x = 3`, `f(x) = x^2`, `x \in (1, 2]` and `1 + 1 = 2`; anything else as it is.
 pub(crate) fn unnamed(node: &Node) -> &Node {
@@ -15,9 +16,21 @@ pub(crate) fn unnamed(node: &Node) -> &Node {
     };
     match rest.as_slice() {
         [(Relation::In, set)] if matches!(**first, Node::Name(_)) => set,
-        [.., (Relation::Equal, last)] if is_equation(rest) && is_label(first, last) => last,
+        [.., (Relation::Equal | Relation::About, last)] if is_equation(rest) && is_label(first, last) => last,
         _ => node,
     }
+}
+
+/// The value that the last one is a rounding of: the root in `\sqrt 2 \approx 1.41` and in `x = \sqrt 2 \approx 1.41`.
+pub(crate) fn exact(node: &Node) -> Option<&Node> {
+    let Node::Relation(first, rest) = node else {
+        return None;
+    };
+    let [before @ .., (Relation::About, _)] = rest.as_slice() else {
+        return None;
+    };
+    let value = before.last().map_or(&**first, |(_, value)| value);
+    (is_equation(rest) && value.is_constant() && value.is_scalar()).then_some(value)
 }
 
 fn is_label(first: &Node, value: &Node) -> bool {
@@ -32,11 +45,11 @@ fn is_label(first: &Node, value: &Node) -> bool {
 /// The intervals that a union, an interval, an inequality or a list of inequalities consists of.
 pub(crate) fn pieces(node: &Node) -> Option<Vec<Node>> {
     match node {
-        Node::Union(parts) => parts.iter().map(piece).collect(),
+        Node::Union(parts) => parts.iter().map(piece).collect::<Option<_>>().map(merged),
         Node::List(parts) if parts.iter().all(|part| matches!(part, Node::Relation(..))) => {
             parts.iter().map(interval).collect()
         }
-        Node::Relation(..) => interval(node).map(|piece| vec![piece]),
+        Node::Relation(..) => interval(node).map(|piece| vec![piece]).or_else(|| besides(node)),
         Node::Bracketed { items, .. } if items.len() == 2 => Some(vec![node.clone()]),
         _ => None,
     }
@@ -47,6 +60,56 @@ fn piece(node: &Node) -> Option<Node> {
         Node::Bracketed { .. } | Node::Set(_) | Node::Name(_) => Some(node.clone()),
         _ => None,
     }
+}
+
+/// What `x \ne 2` leaves of all real numbers.
+fn besides(node: &Node) -> Option<Vec<Node>> {
+    let Node::Relation(first, rest) = node else {
+        return None;
+    };
+    match rest.as_slice() {
+        [(Relation::Unequal, value)]
+            if matches!(**first, Node::Name(_)) && value.is_constant() && value.is_scalar() =>
+        {
+            Some(around(std::slice::from_ref(value)))
+        }
+        _ => None,
+    }
+}
+
+/// The intervals between points that stand in their order, and from the last ones on.
+fn around(points: &[Node]) -> Vec<Node> {
+    let minus_infinity = Node::Negate(Box::new(Node::Infinity));
+    let ends: Vec<Node> = std::iter::once(minus_infinity)
+        .chain(points.iter().cloned())
+        .chain([Node::Infinity])
+        .collect();
+    let between = |ends: &[Node]| Node::Bracketed {
+        open: '(',
+        close: ')',
+        items: ends.to_vec(),
+    };
+    ends.windows(2).map(between).collect()
+}
+
+/// All real numbers but some, as in `\mathbb{R} \setminus \{2\}`; of several points those that are rational numbers.
+pub(crate) fn reals_without(reals: &Node, removed: &Node, steps: &mut Steps) -> Option<Node> {
+    let points = match removed {
+        Node::Set(points) if *reals == Node::reals() && !points.is_empty() => points,
+        _ => return None,
+    };
+    if let [point] = points.as_slice() {
+        return (point.is_constant() && point.is_scalar()).then(|| Node::Union(around(points)));
+    }
+    let values: Option<Vec<RBig>> = points
+        .iter()
+        .map(|point| normal(point, steps).ok()?.as_constant())
+        .collect();
+    let mut values = values?;
+    values.sort();
+    values.dedup();
+    let points: Vec<Node> = values.into_iter().map(Node::Number).collect();
+    Some(Node::Union(around(&points)))
 }
 
 /// The interval in which an inequality puts a variable.
@@ -102,7 +165,7 @@ pub(crate) fn compare(comparer: &mut Comparer<'_>, one: &Node, other: &Node) -> 
     let (Node::Relation(first, rest), Node::Relation(others, another)) = (one, other) else {
         return Ok(None);
     };
-    if interval(one).is_some() && interval(other).is_some() {
+    if says_a_set(one) && says_a_set(other) {
         return Ok(same_variable(one, other).then_some(()).map_or(Some(false), |()| None));
     }
     let ([(relation, last)], [(others_relation, others_last)]) = (rest.as_slice(), another.as_slice()) else {
@@ -141,6 +204,13 @@ pub(crate) fn compare(comparer: &mut Comparer<'_>, one: &Node, other: &Node) -> 
     }))
 }
 
+/// It puts a variable into a set: by an inequality, or in words of sets.
+fn says_a_set(node: &Node) -> bool {
+    let is_membership = matches!(node, Node::Relation(first, rest)
+        if matches!(**first, Node::Name(_)) && matches!(rest.as_slice(), [(Relation::In, _)]));
+    is_membership || interval(node).is_some()
+}
+
 fn same_variable(one: &Node, other: &Node) -> bool {
     one.names() == other.names()
 }
@@ -150,6 +220,7 @@ fn directed(first: &Node, relation: Relation, last: &Node) -> (Node, Relation) {
     let difference = |one: &Node, other: &Node| Node::Sum(vec![one.clone(), Node::Negate(Box::new(other.clone()))]);
     match relation {
         Relation::Greater | Relation::GreaterOrEqual => (difference(last, first), relation.reversed()),
+        Relation::About => (difference(first, last), Relation::Equal),
         _ => (difference(first, last), relation),
     }
 }

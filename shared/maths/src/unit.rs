@@ -2,6 +2,8 @@
 
 use dashu_ratio::RBig;
 
+use crate::worded;
+
 /// Length, mass, time, money of a currency, temperature, amount of data, angle: how often each occurs.
 pub(crate) type Dimension = [i32; 7];
 
@@ -209,6 +211,14 @@ pub(crate) fn letter_is_unit(name: &str) -> bool {
     matches!(name, "m" | "g" | "s" | "h" | "l" | "L")
 }
 
+/// Before or after noon.
+pub(crate) fn is_half_of_day(word: &str) -> bool {
+    matches!(
+        word.to_lowercase().as_str(),
+        "am" | "pm" | "a.m" | "p.m" | "a.m." | "p.m."
+    )
+}
+
 impl Unit {
     pub(crate) fn percent() -> Self {
         Self {
@@ -247,6 +257,12 @@ impl Unit {
         if matches!(lower.as_str(), "%" | "percent" | "per cent" | "pct") || lower.starts_with("percent of ") {
             return Self::percent();
         }
+        if is_half_of_day(&lower) {
+            return Self {
+                words: lower.replace('.', ""),
+                measure: None,
+            };
+        }
         if matches!(lower.as_str(), "degree" | "degrees" | "deg") {
             return Self::degree();
         }
@@ -256,6 +272,17 @@ impl Unit {
             measure: measured(words),
             words: words.to_owned(),
         })
+    }
+
+    /// With what other words say behind it, where those make more than one value of a number: `%` and then `or more`.
+    pub(crate) fn said_with(self, outer: &Self) -> Self {
+        match worded::limit(&outer.words) {
+            Some(limit) => Self {
+                words: format!("{} {limit}", self.words),
+                measure: self.measure,
+            },
+            None => self,
+        }
     }
 
     /// Degrees of a scale of temperature, by its name or its letter.
@@ -276,6 +303,9 @@ impl Unit {
     /// Units of one dimension are converted. Of words that are not in the table one may say more than the other.
     pub(crate) fn conversion(&self, other: &Self) -> Option<(RBig, RBig)> {
         let same = (RBig::ONE, RBig::ONE);
+        if worded::limit(&self.words) != worded::limit(&other.words) {
+            return None;
+        }
         match (&self.measure, &other.measure) {
             (Some(one), Some(another)) => {
                 let is_temperature =

@@ -260,6 +260,58 @@ const EQUAL: &[(&str, &str)] = &[
     ("1:2:3", "2:4:6"),
     ("2516_8", "2516"),
     ("101_2", "101_{2}"),
+    ("A: 42", "42"),
+    ("0:1:2", "0:2:4"),
+    (r"2\text{ cm}:3\text{ cm}", "2:3"),
+    (r"1:2\text{ m}", "1:2"),
+    ("1 : 15", "2 : 30"),
+    // Times.
+    ("7:30", "07:30"),
+    ("4:05", "4:05"),
+    (r"7:30\text{ am}", "7:30"),
+    ("7:30 am", r"7:30\text{ a.m.}"),
+    ("(4:00, 5)", "(4:00, 5.0)"),
+    // Number words.
+    (r"5\text{ million}", "5000000"),
+    ("5 million", "5,000,000"),
+    ("$5 million", "5000000 dollars"),
+    ("5 hundred thousand", "500000"),
+    ("2 dozen eggs", "24"),
+    (r"2\text{ thirds}", r"\frac23"),
+    (r"5\text{ and a half}", "5.5"),
+    (r"5\text{ squared}", "25"),
+    (r"5^\circ\text{ below zero}", "-5"),
+    (r"\text{negative }5", "-5"),
+    ("minus 5", "-5"),
+    (r"5\text{ or more}", r"5 \text{ or more}"),
+    ("5 quarters", "5"),
+    // What is left out of all numbers, and conditions.
+    (r"x \ne 2", r"(-\infty, 2) \cup (2, \infty)"),
+    (r"x \ne 2", "x < 2 or x > 2"),
+    (r"\mathbb{R} \setminus \{2\}", r"x \neq 2"),
+    (
+        r"\mathbb{R} \setminus \{2, -1\}",
+        r"(-\infty, -1) \cup (-1, 2) \cup (2, \infty)",
+    ),
+    (r"\{x \mid x > 2\}", r"(2, \infty)"),
+    (r"\{x \in \mathbb{R} \mid x > 2\}", "x > 2"),
+    (r"(0,1) \cup [1,2)", "(0,2)"),
+    (r"(0,1) \cup [1,2) \cup (5, 6)", r"(5,6) \cup (0,2)"),
+    (r"x \in (0,1)", "0 < x < 1"),
+    (r"x \in [-2, 3]", r"-2 \le x \le 3"),
+    (r"x \in [-2, 3)", r"-2 \le x < 3"),
+    (r"x \in (0, 1)", "1 > x > 0"),
+    (r"\sqrt2 \approx 1.414", r"\sqrt{2}"),
+    (r"\sqrt2 \approx 1.414", "1.414"),
+    (r"x = \sqrt2 \approx 1.414", r"\sqrt{2}"),
+    (r"{5 \choose 2}", "10"),
+    (r"\gcd(12, 18)", "6"),
+    (r"\max\{2, 3\}", "3"),
+    // What only sets type.
+    (r"\color{red}{5}", "5"),
+    (r"\textcolor{blue}{5}", "5"),
+    (r"\underline{5}", "5"),
+    (r"\hspace{1em}5", "5"),
 ];
 
 /// Pairs that are not equal.
@@ -389,6 +441,49 @@ const DIFFERENT: &[(&str, &str)] = &[
     (r"\frac{1}{2}}", "1 2"),
     ("|x|", "x"),
     ("(x-1)(x+2", "x^2+x-2"),
+    ("1 2", "12"),
+    (r"1\,2", "12"),
+    // Times that are no ratios, and ratios that are not the same.
+    ("4:00", "8:00"),
+    ("11:00", "7:00"),
+    ("(4:00, 5)", "(8:00, 5)"),
+    ("0:30", "0:45"),
+    ("1:15", "2:30"),
+    ("0:1:2", "0:3:7"),
+    ("1:0:0", "0:1:0"),
+    (r"7:30\text{ am}", r"7:30\text{ pm}"),
+    ("7:30 a.m.", "7:30 p.m."),
+    ("7:30 am", "7:30 pm"),
+    (r"1:2\text{ m}", r"1:2\text{ s}"),
+    (r"2\text{ cm}:3\text{ m}", "2:3"),
+    ("4:00", "4"),
+    // Number words.
+    (r"5\text{ million}", "5"),
+    (r"5\text{ thousand}", "5"),
+    (r"5\text{ hundred}", "5"),
+    ("5 dozen", "5"),
+    (r"5\text{ or more}", "5"),
+    ("5 or more", "5"),
+    (r"5\%\text{ or more}", r"5\%"),
+    (r"5\text{ apples or more}", "5 apples"),
+    (r"5\text{ at most}", "5"),
+    (r"5\text{ negative}", "5"),
+    (r"5^\circ\text{ below zero}", "5"),
+    (r"5\text{ thirds}", "5"),
+    (r"5\text{ squared}", "5"),
+    (r"5\text{ and a half}", "5"),
+    (r"\text{negative }5", "5"),
+    // Sets.
+    (r"x \in (0,1)", "0 < y < 1"),
+    (r"x \in (0,1)", r"0 \le x < 1"),
+    (r"x \ne 2", "x = 2"),
+    (r"x \ne 2", r"x \ne 3"),
+    (r"(0,1) \cup (1,2)", "(0,2)"),
+    (r"\{x \mid x > 2\}", r"[2, \infty)"),
+    (r"\sqrt2 \approx 1.414", r"\sqrt{3}"),
+    (r"\infty - \infty", "0"),
+    (r"\frac{\infty}{\infty}", "1"),
+    (r"0 \cdot \infty", "0"),
 ];
 
 #[test]
@@ -450,6 +545,10 @@ fn equal_answers_have_one_canonical_form() {
         ),
         ("[0, infinity)", &[r"[0, \infty)", r"x \ge 0", r"x \in [0, \infty)"]),
         ("no solution", &["No solution.", r"\text{no solution}"]),
+        ("50 %", &[r"50\%", "50 percent"]),
+        ("90 °", &[r"90^\circ", "90 degrees"]),
+        ("7:30", &["7:30", "07:30"]),
+        ("(0, 2)", &["(0,2)", "0 < x < 2"]),
         ("3+4*i", &["4i+3", r"3 + \sqrt{-16}"]),
     ] {
         for answer in answers {
@@ -482,6 +581,8 @@ fn canonical_forms_of_the_table_never_join_what_differs() {
         "mV",
         "C}",
         "(B)",
+        r"x \in (0,1)",
+        r"2\text{ m}",
     ];
     let mut failures = Vec::new();
     for (one, other) in DIFFERENT {
@@ -492,6 +593,47 @@ fn canonical_forms_of_the_table_never_join_what_differs() {
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn what_may_be_a_time_or_a_ratio_is_undecided_where_only_the_ratio_is_the_same() {
+    let verdict = |target: &str, answer: &str| {
+        compare(&Answer::read(target), &Answer::read(answer), &mut Steps::default()).verdict
+    };
+    for (target, answer, wanted) in [
+        ("1:15", "2:30", Verdict::Undecided),
+        ("7:30", "14:60", Verdict::Undecided),
+        ("15:20", "3:4", Verdict::Undecided),
+        ("(1:15, 2)", "(2:30, 2)", Verdict::Undecided),
+        ("1:15", "1:15", Verdict::Equal),
+        ("1:15", "1:16", Verdict::Different),
+        ("(1:15, 2)", "(2:30, 3)", Verdict::Different),
+        // A target that is no time is a ratio, and what is surely a time is none.
+        ("3:4", "15:20", Verdict::Equal),
+        ("7/30", "7:30", Verdict::Equal),
+        ("4:00", "8:00", Verdict::Different),
+        ("0:30", "0:45", Verdict::Different),
+    ] {
+        assert_eq!(verdict(target, answer), wanted, "{target} {answer}");
+    }
+}
+
+#[test]
+fn what_is_nested_deeper_than_is_read_is_undecided() {
+    let nested = |times: usize| format!("{}1{}", r"\sqrt{".repeat(times), "}".repeat(times));
+    let verdict = |answer: &str| compare(&Answer::read("1"), &Answer::read(answer), &mut Steps::default()).verdict;
+    assert_eq!(verdict(&nested(50)), Verdict::Equal);
+    assert_eq!(verdict(&nested(300)), Verdict::Undecided);
+    assert_eq!(
+        verdict(&format!("{}1{}", "(".repeat(50), ")".repeat(50))),
+        Verdict::Equal
+    );
+    assert_eq!(
+        verdict(&format!("{}1{}", "(".repeat(300), ")".repeat(300))),
+        Verdict::Undecided
+    );
+    // Brackets without end are no formula that anybody could read.
+    assert_eq!(verdict(&"(".repeat(300)), Verdict::Different);
 }
 
 /// A letter of the target is a variable; one that only the answer has is a unit.

@@ -39,11 +39,18 @@ impl Parser<'_> {
         match mark {
             '(' | '[' => self.bracketed(mark),
             '{' => {
-                let items = self.list()?;
+                let mut items = self.list()?;
+                self.chosen(&mut items)?;
                 self.expect('}')?;
                 Ok(one_or(items, Node::Set))
             }
             SET_OPEN => {
+                if let Some(length) = self.builder() {
+                    self.at += length;
+                    let items = self.list()?;
+                    self.expect(SET_CLOSE)?;
+                    return Ok(one_or(items, Node::List));
+                }
                 let items = self.list()?;
                 self.expect(SET_CLOSE)?;
                 Ok(Node::Set(items))
@@ -61,6 +68,32 @@ impl Parser<'_> {
             }
             _ => Err(Fault::Syntax),
         }
+    }
+
+    /// Takes the other half of `5 \choose 2`.
+    pub(super) fn chosen(&mut self, items: &mut Vec<Node>) -> Read<()> {
+        if !self.take_command(&["choose"]) {
+            return Ok(());
+        }
+        items.append(&mut self.list()?);
+        if items.len() != 2 {
+            return Err(Fault::Syntax);
+        }
+        *items = vec![Node::Call(Function::Binomial, std::mem::take(items))];
+        Ok(())
+    }
+
+    /// How many tokens name the variable of a set that a condition makes: `x |`, `x \in \mathbb{R} \mid`.
+    fn builder(&self) -> Option<usize> {
+        if !matches!(self.peek()?, Kind::Word(word) if word.len() == 1) {
+            return None;
+        }
+        let is = |kind: Option<&Kind>, name: &str| matches!(kind, Some(Kind::Command(command)) if command == name);
+        let is_typed = is(self.peek_after(1), "in") && is(self.peek_after(2), "reals");
+        let length = if is_typed { 3 } else { 1 };
+        let mark = self.peek_after(length);
+        let is_mark = is(mark, "mid") || matches!(mark, Some(Kind::Mark('|' | ':')));
+        is_mark.then_some(length + 1)
     }
 
     /// A tuple or an interval; one element alone is a group.

@@ -1,8 +1,13 @@
 //! Words and commands: functions, constants, variables.
 
+use dashu_base::{Abs, Gcd};
+use dashu_int::IBig;
+use dashu_ratio::RBig;
+
 use super::{Fault, Parser, Read};
-use crate::lexer::{Kind, Token};
+use crate::lexer::{Kind, SET_CLOSE, SET_OPEN, Token};
 use crate::node::{Function, Node};
+use crate::normal::normal;
 
 const GREEK: [&str; 29] = [
     "alpha",
@@ -38,7 +43,7 @@ const GREEK: [&str; 29] = [
 
 /// A command that a factor can begin with.
 pub(super) fn starts_factor(name: &str) -> bool {
-    const OTHERS: [&str; 18] = [
+    const OTHERS: [&str; 22] = [
         "frac",
         "dfrac",
         "tfrac",
@@ -57,6 +62,10 @@ pub(super) fn starts_factor(name: &str) -> bool {
         "emptyset",
         "varnothing",
         "exp",
+        "gcd",
+        "lcm",
+        "max",
+        "min",
     ];
     OTHERS.contains(&name) || GREEK.contains(&name) || function(name).is_some() || is_logarithm(name)
 }
@@ -177,6 +186,7 @@ impl Parser<'_> {
             }
             "pi" => Ok(Node::Pi),
             "infty" | "infinity" | "inf" | "oo" => Ok(Node::Infinity),
+            "gcd" | "lcm" | "max" | "min" => self.of_numbers(name),
             "emptyset" | "varnothing" => Ok(Node::Set(Vec::new())),
             "reals" => Ok(Node::reals()),
             "lfloor" => self.between(Function::Floor, "rfloor"),
@@ -196,6 +206,31 @@ impl Parser<'_> {
                 None => Err(Fault::Syntax),
             },
         }
+    }
+
+    /// The divisor, the multiple, the largest or the smallest of some numbers.
+    fn of_numbers(&mut self, name: &str) -> Read<Node> {
+        let close = match self.peek() {
+            Some(Kind::Mark('(')) => ')',
+            Some(&Kind::Mark(SET_OPEN)) => SET_CLOSE,
+            _ => return Err(Fault::Syntax),
+        };
+        self.at += 1;
+        let items = self.list()?;
+        self.expect(close)?;
+        let mut values = Vec::with_capacity(items.len());
+        for item in &items {
+            let value = normal(item, self.steps).ok().and_then(|value| value.as_constant());
+            values.push(value.ok_or(Fault::Syntax)?);
+        }
+        let value = match name {
+            "max" => values.into_iter().max(),
+            "min" => values.into_iter().min(),
+            _ => {
+                whole_numbers(&values).and_then(|values| values.into_iter().reduce(divisor_or_multiple(name == "lcm")))
+            }
+        };
+        value.map(Node::Number).ok_or(Fault::Syntax)
     }
 
     fn logarithm(&mut self, name: &str) -> Read<Node> {
@@ -253,6 +288,24 @@ impl Parser<'_> {
             }
             argument = super::multiplied(argument, self.factor()?);
         }
+    }
+}
+
+/// The numbers, if all are whole and none is 0.
+fn whole_numbers(values: &[RBig]) -> Option<Vec<RBig>> {
+    let are_whole = values.iter().all(|value| value.is_int() && !value.is_zero());
+    are_whole.then(|| values.to_vec())
+}
+
+fn divisor_or_multiple(is_multiple: bool) -> impl FnMut(RBig, RBig) -> RBig {
+    move |one, other| {
+        let (one, other) = (one.numerator().clone(), other.numerator().clone());
+        let divisor = IBig::from((&one).gcd(&other));
+        RBig::from(if is_multiple {
+            (one * other).abs() / divisor
+        } else {
+            divisor
+        })
     }
 }
 
