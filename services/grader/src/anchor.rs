@@ -15,7 +15,8 @@ static ANNOUNCED: LazyLock<Regex> = LazyLock::new(|| {
         r"(?:",
         r#"[\s:：=>*_"'“”‘’„«»`$()\[\]{}（）【】「」\\–—\u{983}-]"#,
         r"|(?:is|was|would be|should be|must be|option|choice|letter|the|this|correct|best|right|likely|most|final",
-        r"|therefore|thus|clearly|to this question|to the question|boxed|text|textbf|mathrm|mathbf",
+        r"|probably|maybe|perhaps|possibly|definitely|certainly|surely|obviously|indeed|actually|simply|really|still|i think",
+        r"|i believe|rather|therefore|thus|clearly|to this question|to the question|boxed|text|textbf|mathrm|mathbf",
         r"|ist|lautet|die|est|es|la|opción|adalah|jest|brzmi|är|er|on|este|corect|ni",
         r"|correcta|correcte|correta|corretta|exacta|bonne|juste|richtige|richtig|option|opzione|opção|letra|lettre|buchstabe)(?-u:\b)",
         r"|è|é|là|это|буква|вариант|هو|هي|الصحيحة|النهائية|صحیح|درست|نهایی|گزینه|היא|הוא|הנכונה|הסופית|है|คือ|ที่ถูกต้อง|ข้อ",
@@ -29,6 +30,7 @@ static ANNOUNCED: LazyLock<Regex> = LazyLock::new(|| {
             r"|răspunsul|răspuns|vastaus|válasz|jibu)",
             r"|(?-u:\b)(?:correct|right|best|final)\s+(?:option|choice|letter)",
             r"|(?-u:\b)(?:choose|pick|select|go with|going with)",
+            r#"|(?-u:\b)not\s+(?:option\s+)?[(\[{*_"'“‘`$]{0,4}(?-i:[A-Z])[)\]}*_"'’”`$]{0,4},?\s+but(?-u:\b)"#,
             r"|(?-u:\b)(?:it|this|that|which)\s+(?:must|should|has\s+to|would\s+have\s+to)\s+be",
             r"|odpowiedź(?:\s+to(?-u:\b))?|odpověď|đáp án|ответ|відповідь|απάντηση|उत्तर|উত্তর|إجابة|الجواب|پاسخ|جواب|תשובה|คำตอบ",
             r"|答案|答え|回答|解答|正解|答复|答|정답|답변|답",
@@ -43,7 +45,8 @@ static ANNOUNCED: LazyLock<Regex> = LazyLock::new(|| {
 static CLAIMED: LazyLock<Regex> = LazyLock::new(|| {
     compile(concat!(
         r#"(?-u:\b)([A-Z])[)\]}*"'.]{0,4}"#,
-        r"\s+is\s+(?:therefore\s+|clearly\s+|thus\s+)?(?:the\s+|most\s+likely\s+)?(?:correct|right|best)(?-u:\b)",
+        r"\s+is\s+(?:therefore\s+|clearly\s+|thus\s+)?(?:(?:the\s+|most\s+likely\s+)?(?:correct|right|best)",
+        r"|(?:the|my|our)\s+(?:final\s+)?(?:answer|choice))(?-u:\b)",
     ))
 });
 
@@ -71,8 +74,8 @@ static DENIED_AFTER: LazyLock<Regex> = LazyLock::new(|| {
 static JOINED: LazyLock<Regex> = LazyLock::new(|| {
     compile(concat!(
         r#"(?i)^[)\]}*_"'`’”]{0,4}(?:"#,
-        r"\s*(?P<list>,\s*(?:or|and)\s|,|/|&|\||;|或者|或|和|と|または|、)\s*",
-        r"|\s+(?P<or>or|oder|ou|o|или|або|eller|lub|hoặc|또는)\s+",
+        r"\s*(?P<list>,\s*(?:or|and)\s|,|/|&|\||;|\+|或者|或|和|と|または|、)\s*",
+        r"|\.?\s+[(\[]?(?P<or>or|oder|ou|o|или|або|eller|lub|hoặc|또는)\s+",
         r"|\s+(?P<and>and|und|et|y|e|и|och|i|và)\s+)",
         r#"[(\[*_"'“‘`{$\\]*(?:(?:option|choice|maybe|perhaps|possibly|either)\s+)?[(\[*_"'“‘`{$\\]*"#,
     ))
@@ -128,7 +131,9 @@ pub(crate) enum Joint {
 
 /// What joins another answer to what ends at the place: how, and where the other one begins.
 pub(crate) fn joint(text: &str, place: usize) -> Option<(Joint, usize)> {
-    let found = JOINED.captures(head(&text[place..]))?;
+    let Some(found) = JOINED.captures(head(&text[place..])) else {
+        return side_by_side(text, place);
+    };
     let end = place + found.get_match().end();
     let joint = if found.name("or").is_some() {
         Joint::Or
@@ -138,6 +143,17 @@ pub(crate) fn joint(text: &str, place: usize) -> Option<(Joint, usize)> {
         Joint::List
     };
     Some((joint, end))
+}
+
+/// Two capital letters with nothing but spaces between: "A B".
+fn side_by_side(text: &str, place: usize) -> Option<(Joint, usize)> {
+    let is_letter = text[..place].ends_with(|letter: char| letter.is_ascii_uppercase());
+    let rest = &text[place..];
+    let other = rest.trim_start_matches([' ', '\t']);
+    let mut letters = other.chars();
+    let is_another = letters.next().is_some_and(|letter| letter.is_ascii_uppercase())
+        && !letters.next().is_some_and(char::is_alphanumeric);
+    (is_letter && is_another && other.len() < rest.len()).then(|| (Joint::List, text.len() - other.len()))
 }
 
 /// Whether an answer that ends at the place is one of several, by what follows.

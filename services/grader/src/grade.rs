@@ -222,9 +222,12 @@ impl Grader {
                 if is_cut {
                     self.cut(&mut measures);
                 }
+                let stands_whole = stands_before_end(&finding, &completion.text);
+                let verdict = Verdict::of_finding(finding, is_cut);
                 Verdict {
                     measures,
-                    ..Verdict::of_finding(finding, is_cut)
+                    score_before_cut: verdict.score_before_cut.filter(|_| stands_whole),
+                    ..verdict
                 }
             }
             Ok(None) if is_cut => self.without_answer(Outcome::Truncated, item),
@@ -435,6 +438,12 @@ const fn is_cut(completion: &Completion) -> bool {
         Ending::Length => true,
         _ => completion.truncated,
     }
+}
+
+/// The answer ends before the text does, or closes by itself: what goes up to a cut may have gone on.
+fn stands_before_end(finding: &Finding, text: &str) -> bool {
+    let closes = finding.extractor.starts_with("json@") && finding.extracted.ends_with(['}', ']', '"']);
+    closes || finding.span.is_some_and(|span| span.end < text.len() as u64)
 }
 
 /// The outcome of a completion in which there is nothing to grade.

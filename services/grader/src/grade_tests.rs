@@ -78,7 +78,7 @@ fn a_grade_carries_what_the_aggregator_folds() {
         score: 1.0,
         score_before_cut: None,
         extracted: Some("4".to_owned()),
-        grader: "numeric@3".to_owned(),
+        grader: "numeric@4".to_owned(),
         reason: Some("equals 4".to_owned()),
         truncated: false,
         cut_in_reasoning: false,
@@ -91,7 +91,7 @@ fn a_grade_carries_what_the_aggregator_folds() {
         started: Timestamp(1),
         finished: Timestamp(2),
         graded: Timestamp(3),
-        extractor: Some("last-number@3".to_owned()),
+        extractor: Some("last-number@4".to_owned()),
         span: Some(Span { start: 8, end: 9 }),
         canonical: Some("4".to_owned()),
         measures: Vec::new(),
@@ -252,6 +252,31 @@ fn an_answer_before_the_cut_is_kept_beside_the_truncation() {
     );
     let wrong = graded(&CHOICE, "C", &ended(Ending::Length, "Answer: B. This is so bec"));
     assert_eq!((wrong.outcome, wrong.score_before_cut), (Outcome::Truncated, Some(0.0)));
+}
+
+#[test]
+fn an_answer_that_the_cut_goes_through_has_no_score_before_it() {
+    let before_cut = |spec: &GraderSpec, target: &str, text: &str| {
+        graded(spec, target, &ended(Ending::Length, text)).score_before_cut
+    };
+    for (text, wanted) in [
+        ("so 4", None),
+        ("$4", None),
+        (r"\boxed{4", None),
+        ("so 4.", Some(1.0)),
+        (r"\boxed{4}", Some(1.0)),
+        ("<think>5</think>so 4", None),
+    ] {
+        assert_eq!(before_cut(&NUMERIC, "4", text), wanted, "{text}");
+    }
+    assert_eq!(before_cut(&CHOICE, "B", "Answer: B"), None);
+    assert_eq!(before_cut(&EXACT, "4", "4"), None);
+    let json = GraderSpec::JsonSchema {
+        check: tidemill_domain::JsonCheck::Valid,
+        schema: None,
+    };
+    assert_eq!(before_cut(&json, "12", "12"), None);
+    assert_eq!(before_cut(&json, "{}", "{\"a\": 1}"), Some(1.0));
 }
 
 #[test]
@@ -558,7 +583,7 @@ fn a_task_of_the_harness_measures_cut_answers_as_they_are_and_scores_them_as_cut
     let cut = grade(&ended(Ending::Length, "7"));
     assert_eq!(
         (cut.outcome, cut.score, cut.score_before_cut),
-        (Outcome::Truncated, 0.0, Some(1.0))
+        (Outcome::Truncated, 0.0, None)
     );
     assert_eq!(cut.measures, [Some(Measured::Value(1.0))]);
     let whole = grade(&completion("8"));

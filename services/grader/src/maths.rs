@@ -13,15 +13,15 @@ use tidemill_maths::{Steps, Verdict, boxes, last_formula};
 use crate::Error;
 use crate::answer::{Answer, Credit, Finding, trimmed};
 use crate::family::Family;
-use crate::number::last_number;
+use crate::number::{Place, last_number};
 use crate::pattern::Pattern;
 
 const NAME: &str = "math@3";
 const BOXED: &str = "last-box@1";
-const ANNOUNCED: &str = "announced-formula@1";
+const ANNOUNCED: &str = "announced-formula@2";
 const FORMULA: &str = "last-formula@1";
 const WHOLE: &str = "whole-formula@1";
-const NUMBER: &str = "last-number@3";
+const NUMBER: &str = "last-number@4";
 
 /// The longest text that may be a formula as a whole, or after an announcement.
 const MAX_FORMULA_BYTES: usize = 400;
@@ -114,7 +114,7 @@ fn found(text: &str) -> Option<(&'static str, &str)> {
     if let Some(formula) = formula(text) {
         return Some((WHOLE, formula));
     }
-    let (_, place) = last_number(text)?;
+    let (_, place) = last_number(text, Place::Prose)?;
     Some((NUMBER, &text[place]))
 }
 
@@ -129,7 +129,9 @@ fn announced(text: &str) -> Option<&str> {
     }
     // A sentence ends with a point before a space, or with the line.
     let sentence = line.split_once(". ").map_or(line, |(sentence, _)| sentence);
-    formula(sentence)
+    // A remark in brackets, behind a space, is none of the formula.
+    let before_remark = || sentence.split_once(" (").and_then(|(before, _)| formula(before));
+    formula(sentence).or_else(before_remark)
 }
 
 /// The formula that a line begins with, marks aside.
@@ -206,6 +208,9 @@ mod tests {
             (r"Hence $a=1$ and \(b=2\), as was shown.", "b=2", FORMULA),
             ("x^2 + 2x + 1", "x^2 + 2x + 1", WHOLE),
             ("There are 12 of them, in 3 rows.", "3", NUMBER),
+            ("The answer is 42 (see step 3).", "42", ANNOUNCED),
+            ("The answer is x + 1 (see step 3).", "x + 1", ANNOUNCED),
+            ("It is 42 (see step 3).", "42", NUMBER),
             ("it costs $5 or $6", "6", NUMBER),
         ] {
             assert_eq!(extracted(text), Some((answer.to_owned(), extractor)), "{text}");
@@ -252,6 +257,12 @@ mod tests {
                 .unwrap()
                 .unwrap()
         };
+        assert!(
+            math.judge(&item(&["1:15"], &[]), &Answer::whole(r"\boxed{2:30}"))
+                .is_err()
+        );
+        let nested = format!(r"\boxed{{{}1{}}}", "(".repeat(300), ")".repeat(300));
+        assert!(math.judge(&item(&["1"], &[]), &Answer::whole(&nested)).is_err());
         assert_eq!(judge("6s^2", r"\boxed{6}").credit.score(), 0.0);
         assert_eq!(judge(r"6\text{ m}^2", r"\boxed{6}").credit.score(), 1.0);
         assert!(
@@ -260,6 +271,15 @@ mod tests {
         );
         assert!(math.judge(&item(&[], &[]), &Answer::whole("5")).is_err());
         assert!(math.judge(&item(&[" "], &[]), &Answer::whole("5")).is_err());
+    }
+
+    #[test]
+    fn forms_that_votes_go_by_tell_apart_what_is_not_right_together() {
+        let form = |text: &str| judge(&["0.5"], text).unwrap().canonical.unwrap();
+        assert_ne!(form(r"\boxed{50\%}"), form(r"\boxed{50}"));
+        assert_eq!(form(r"\boxed{50\%}"), form(r"\boxed{50 percent}"));
+        assert_ne!(form(r"\boxed{90^\circ}"), form(r"\boxed{90}"));
+        assert_ne!(form(r"\boxed{4:00}"), form(r"\boxed{8:00}"));
     }
 
     #[test]

@@ -97,31 +97,40 @@ fn is_less(one: &str, other: &str) -> bool {
 /// A number and where it stands in the text that was read, in bytes.
 pub(crate) type Placed = (Number, Range<usize>);
 
+/// What a text is in which a number is looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Prose: `- 5` begins an entry of a list, and `3x faster` says a number.
+    Prose,
+    /// An answer and nothing else, as a box holds it: `- 5` is negative, and `3x`, `5!` and `3, 4` are no number.
+    Answer,
+}
+
 /// The last number of a text.
-pub(crate) fn last_number(text: &str) -> Option<Placed> {
-    match last_reading(text)? {
+pub(crate) fn last_number(text: &str, place: Place) -> Option<Placed> {
+    match last_reading(text, place)? {
         (Reading::Number(number), place) => Some((number, place)),
         (Reading::Formula, _) => None,
     }
 }
 
 /// Where the formula stands in which the text ends, if it ends in one whose value is not read.
-pub(crate) fn last_formula(text: &str) -> Option<Range<usize>> {
-    match last_reading(text)? {
+pub(crate) fn last_formula(text: &str, place: Place) -> Option<Range<usize>> {
+    match last_reading(text, place)? {
         (Reading::Number(_), _) => None,
         (Reading::Formula, place) => Some(place),
     }
 }
 
 /// What the last line that says a number, or a formula in its place, ends in. No number goes on in the next line.
-fn last_reading(text: &str) -> Option<(Reading, Range<usize>)> {
+fn last_reading(text: &str, place: Place) -> Option<(Reading, Range<usize>)> {
     let mut end = text.len();
     loop {
         let start = text[..end].rfind('\n').map_or(0, |line_end| line_end + 1);
         let line = &text[start..end];
         if has_digit(line) {
             let marks = Marks::of(line);
-            let found = Reader::new(&marks.bytes).last();
+            let found = Reader::new(&marks.bytes, place).last();
             if let Some((reading, place)) = found.and_then(|(reading, place)| Some((reading, marks.written(&place)?))) {
                 return Some((reading, start + place.start..start + place.end));
             }
@@ -135,7 +144,11 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Option<String> {
-        last_number(text).map(|(number, _)| number.text)
+        last_number(text, Place::Prose).map(|(number, _)| number.text)
+    }
+
+    fn read_answer(text: &str) -> Option<String> {
+        last_number(text, Place::Answer).map(|(number, _)| number.text)
     }
 
     fn assert_reads(cases: &[(&str, &str)]) {
@@ -242,14 +255,14 @@ mod tests {
             ("about 2½ cups", "2½"),
             ("٤٢ ", "٤٢"),
         ] {
-            let (_, place) = last_number(text).unwrap();
+            let (_, place) = last_number(text, Place::Prose).unwrap();
             assert_eq!(&text[place], written);
         }
     }
 
     #[test]
     fn decimals_beyond_floats_are_compared_exactly() {
-        let number = |text| last_number(text).unwrap().0;
+        let number = |text| last_number(text, Place::Prose).unwrap().0;
         assert!(!number("0.1").equals(&number("0.10000000000000001"), 0.0));
         assert!(number("0.10").equals(&number("1e-1"), 0.0));
         assert!(number("1/3").equals(&number("2/6"), 0.0));
@@ -259,7 +272,7 @@ mod tests {
 
     #[test]
     fn whole_numbers_beyond_floats_are_compared_by_digits() {
-        let number = |text| last_number(text).unwrap().0;
+        let number = |text| last_number(text, Place::Prose).unwrap().0;
         assert!(!number("12345678901234567890").equals(&number("12345678901234567891"), 0.0));
         assert!(number("12345678901234567890").equals(&number("12,345,678,901,234,567,890"), 0.0));
         assert!(number("1e20").equals(&number("100000000000000000000"), 0.0));
@@ -277,7 +290,7 @@ mod tests {
             ("5 3/2", "3/2"),
             ("0.5 1/2", "1/2"),
         ]);
-        let number = |text| last_number(text).unwrap().0;
+        let number = |text| last_number(text, Place::Prose).unwrap().0;
         assert!(number("2 1/2").equals(&number("2.5"), 0.0));
         assert!(number("-2 1/2").equals(&number("-2.5"), 0.0));
         assert!(!number("-2 1/2").equals(&number("-1.5"), 0.0));
@@ -295,7 +308,6 @@ mod tests {
             ("1.5 * 10**3", "1500"),
             ("-2×10⁻³", "-0.002"),
             ("10^6 people", "1000000"),
-            (r"3 \times 10", "10"),
             ("3x4", "4"),
         ]);
     }
@@ -374,9 +386,23 @@ mod tests {
             r"0.\overline{3}",
             r"5 \pm 0.1",
             r"3\frac{5}{2}",
+            r"5 \cdot 3",
+            r"3 \times 10",
+            "5 * 3",
+            "2 + 2",
+            "3x + 2",
+            "$3x$",
+            "x + 2",
+            "x - 5",
+            "5/x",
+            r"(3, 4)",
+            r"\lfloor 3.7 \rfloor",
+            r"\left|-3\right|",
+            r"\lvert -3 \rvert",
+            "$5!$",
         ] {
             assert_eq!(read(text), None, "{text}");
-            assert!(last_formula(text).is_some(), "{text}");
+            assert!(last_formula(text, Place::Prose).is_some(), "{text}");
         }
         assert_reads(&[
             (r"\sqrt{16} = 4", "4"),
@@ -388,12 +414,12 @@ mod tests {
             ("Answer: \u{2013}5", "-5"),
             ("5\u{2013}10", "10"),
         ]);
-        assert_eq!(last_formula("no number"), None);
+        assert_eq!(last_formula("no number", Place::Prose), None);
     }
 
     #[test]
     fn numbers_beyond_floats_are_within_a_tolerance_by_their_digits() {
-        let number = |text: &str| last_number(text).unwrap().0;
+        let number = |text: &str| last_number(text, Place::Prose).unwrap().0;
         let (long, huge) = ("9".repeat(309), "9".repeat(5_000));
         for answer in [&long, "1e400", &huge, "1e9999999999", "-1e400", "1e400/3"] {
             assert!(!number(answer).equals(&number("5"), 0.01), "{answer}");
@@ -410,6 +436,99 @@ mod tests {
         assert!(number("1/3").equals(&number("0.333"), 0.001));
         assert!(!number("1e5000").equals(&number("2e2500"), 0.0));
         assert!(number("1e5000").equals(&number("1e5000"), 0.0));
+    }
+
+    #[test]
+    fn a_minus_and_a_space_are_a_sign_where_nothing_stands_before_that_it_could_be_taken_from() {
+        for text in [
+            "- 5",
+            r"-\,5",
+            r"-\ 5",
+            "- $5",
+            r"- \$5",
+            "-{5}",
+            r"\text{-}5",
+            r"\text{-} 5",
+            "{-}5",
+            "x = - 5",
+        ] {
+            assert_eq!(read_answer(text).as_deref(), Some("-5"), "{text}");
+        }
+        assert_eq!(read_answer(r"- \frac{1}{2}").as_deref(), Some("-1/2"));
+        assert_eq!(read_answer(r"\frac{- 1}{2}").as_deref(), Some("-1/2"));
+        assert_reads(&[
+            ("$- 5$", "-5"),
+            (r"\(- 5\)", "-5"),
+            ("the answer is - 5", "-5"),
+            ("Answer: - 5", "-5"),
+            ("**- 5**", "-5"),
+            ("it equals - \\frac{1}{2}", "-1/2"),
+            ("x < - 5", "-5"),
+            ("- 5 apples", "5"),
+            ("3 - 5", "5"),
+            ("1 - 5", "5"),
+            ("10 apples - 5", "5"),
+            ("Room - 5", "5"),
+        ]);
+        assert_eq!(read_answer("3 - 5"), None);
+    }
+
+    #[test]
+    fn a_part_of_a_formula_is_no_number() {
+        for text in [
+            "3x",
+            "4i",
+            "3xy",
+            "3 x",
+            r"5 \cdot 3",
+            "3x+2",
+            "2 + 3",
+            "10 - 5",
+            "(3,4)",
+            "[3, 4]",
+            r"\{3, 4\}",
+            "3, 4",
+            "3 or 4",
+            "5!",
+            "|-3|",
+            "5/a",
+            "x + 2",
+            "2(3)",
+        ] {
+            assert_eq!(read_answer(text), None, "{text}");
+            assert!(last_formula(text, Place::Answer).is_some(), "{text}");
+        }
+        for (text, number) in [
+            ("10110_2", "10110"),
+            ("10110_{2}", "10110"),
+            ("3 / 4", "3/4"),
+            ("-3 / 4", "-3/4"),
+            ("x = 5", "5"),
+            ("5 m", "5"),
+            ("5m/s", "5"),
+            ("60 km/h", "60"),
+            ("5%", "5"),
+            ("1,234", "1234"),
+            ("(5)", "5"),
+            ("5 apples", "5"),
+            ("2 + 3 = 5", "5"),
+            (r"5\text{ cm}", "5"),
+            ("5k", "5"),
+            ("5.", "5"),
+        ] {
+            assert_eq!(read_answer(text).as_deref(), Some(number), "{text}");
+        }
+        assert_reads(&[
+            ("It is 2x faster", "2"),
+            ("That makes 5!", "5"),
+            ("see (a) and 7", "7"),
+            ("The answer is 42 (see step 3).", "42"),
+            ("The answer is 42 (by 3 and 4).", "42"),
+            ("2 hours (120 minutes)", "120"),
+            ("(see step 3)", "3"),
+            ("**5** **6**", "6"),
+            ("| 3 | 4 |", "4"),
+        ]);
     }
 
     #[test]

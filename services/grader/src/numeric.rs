@@ -11,11 +11,11 @@ use tidemill_maths::boxes;
 use crate::Error;
 use crate::answer::{Answer, Credit, Finding};
 use crate::family::Family;
-use crate::number::{Number, Placed, last_formula, last_number};
+use crate::number::{Number, Place, Placed, last_formula, last_number};
 use crate::pattern::Pattern;
 
-const NAME: &str = "numeric@3";
-const LAST_NUMBER: &str = "last-number@3";
+const NAME: &str = "numeric@4";
+const LAST_NUMBER: &str = "last-number@4";
 
 /// Targets that a reason names.
 const SHOWN: usize = 3;
@@ -44,13 +44,13 @@ impl Family for Numeric {
         let targets: Vec<Number> = item
             .targets
             .iter()
-            .filter_map(|target| Some(found(target)?.0))
+            .filter_map(|target| Some(found(target, Place::Answer)?.0))
             .collect();
         if targets.is_empty() {
             return Err(Error::Target { wanted: "a number" });
         }
         let placed = self.place(answer).and_then(|place| {
-            let (number, range) = found(place)?;
+            let (number, range) = found(place, self.kind())?;
             Some((number, place.get(range)?))
         });
         Ok(placed.map(|(number, written)| self.finding(&targets, &number).at(answer.span(written))))
@@ -61,8 +61,11 @@ impl Family for Numeric {
         const TOLD: usize = 80;
         let place = self.place(answer)?;
         let boxes = boxes(place);
-        let place = boxes.last.map_or(boxes.before_unclosed, |boxed| boxed.content);
-        let formula: String = place.get(last_formula(place)?)?.chars().take(TOLD).collect();
+        let (place, kind) = match boxes.last {
+            Some(boxed) => (boxed.content, Place::Answer),
+            None => (boxes.before_unclosed, self.kind()),
+        };
+        let formula: String = place.get(last_formula(place, kind)?)?.chars().take(TOLD).collect();
         Some(format!(
             "the answer is the formula {formula}, which `numeric` does not compute; the family `math` does"
         ))
@@ -75,6 +78,14 @@ impl Numeric {
         match &self.pattern {
             Some(pattern) => pattern.last(answer.text()),
             None => Some(answer.text()),
+        }
+    }
+
+    /// What a pattern finds is an answer and nothing else.
+    const fn kind(&self) -> Place {
+        match self.pattern {
+            Some(_) => Place::Answer,
+            None => Place::Prose,
         }
     }
 
@@ -97,16 +108,16 @@ impl Numeric {
     }
 }
 
-/// Targets and answers are read the same way.
-fn found(text: &str) -> Option<Placed> {
+/// Targets and answers are read the same way; a box holds an answer, whatever the text around it is.
+fn found(text: &str, place: Place) -> Option<Placed> {
     let boxes = boxes(text);
     match boxes.last {
         Some(boxed) => {
-            let (number, range) = last_number(boxed.content)?;
+            let (number, range) = last_number(boxed.content, Place::Answer)?;
             let start = boxed.range.start;
             Some((number, start + range.start..start + range.end))
         }
-        None => last_number(boxes.before_unclosed),
+        None => last_number(boxes.before_unclosed, place),
     }
 }
 

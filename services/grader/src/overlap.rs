@@ -242,7 +242,7 @@ mod tests {
         let grade = graded(&chrf, &cut);
         assert_eq!((grade.outcome.label(), grade.score), ("truncated", 0.0));
         assert_eq!(grade.measures, graded(&chrf, &completion("the cat")).measures);
-        assert_eq!(grade.score_before_cut, Some(1.0));
+        assert_eq!(grade.score_before_cut, None, "what is all of a cut text is not whole");
         let f1 = GraderSpec::F1 { words: Words::Drop };
         let nothing = [Some(Measured::Value(0.0))];
         assert_eq!(

@@ -58,6 +58,9 @@ impl Options<'_> {
                 let Some(index) = self.letter(char::from(byte)) else {
                     continue;
                 };
+                if is_heading && self.lists_options(line, at) {
+                    break;
+                }
                 if is_denied_before(line, at) || is_denied_after(line, at + 1) {
                     continue;
                 }

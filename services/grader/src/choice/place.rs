@@ -72,6 +72,15 @@ impl Options<'_> {
         }
     }
 
+    /// The option whose text ends at a place with a letter that stands apart in it.
+    pub(super) fn ending_at(&self, text: &str, end: usize) -> Option<(usize, Range<usize>)> {
+        starts_before(text, end).into_iter().find_map(|start| {
+            let of_length = |form: &Form| form.begins(&text[start..], true) == Some(end - start);
+            let index = self.forms.iter().position(of_length)?;
+            (end - start > 1).then(|| (index, start..end))
+        })
+    }
+
     fn letter_at(&self, text: &str, place: usize) -> Option<(usize, Range<usize>)> {
         let mut letters = text[place..].chars();
         let letter = letters.next()?;

@@ -32,6 +32,16 @@ impl Place {
     }
 }
 
+/// A line without the marks of a heading: `#### D`.
+fn unheaded(line: &str) -> &str {
+    let rest = line.trim_start().trim_start_matches('#');
+    if rest.starts_with(char::is_whitespace) {
+        rest
+    } else {
+        line
+    }
+}
+
 impl Options<'_> {
     /// The last that says anything of: announced answers, boxes, letters claimed to be correct, a last line that is a letter.
     pub(super) fn said_last(&self, text: &str) -> Said {
@@ -44,7 +54,7 @@ impl Options<'_> {
             let end = start + boxed.content.len();
             places.push(Place::Boxed { start, end });
         }
-        if let Some(line) = text.lines().rfind(|line| !is_blank(line))
+        if let Some(line) = text.lines().rfind(|line| !is_blank(line)).map(unheaded)
             && self.bare_letter(line).is_some()
             && peeled(line).chars().all(char::is_uppercase)
         {
@@ -98,7 +108,8 @@ impl Options<'_> {
             return Said::Several;
         }
         let how = "was called right last";
-        let written = start..start + 1;
+        // The letter may be the last of an option's text: "Vitamin C is the answer".
+        let (index, written) = self.ending_at(text, start + 1).unwrap_or((index, start..start + 1));
         Said::Option(Named { index, written, how })
     }
 
@@ -150,35 +161,43 @@ impl Options<'_> {
     }
 
     /// The question's own options, one after the other, and no answer: "A) red B) green".
-    fn lists_options(&self, text: &str, place: usize) -> bool {
+    pub(super) fn lists_options(&self, text: &str, place: usize) -> bool {
         let rest = &text[place..];
-        let Some(mark) = rest.strip_prefix('A').and_then(|rest| rest.chars().next()) else {
+        let mut letters = rest.chars();
+        let Some(index) = letters
+            .next()
+            .filter(char::is_ascii_uppercase)
+            .and_then(|letter| self.letter(letter))
+        else {
             return false;
         };
-        if !matches!(mark, ')' | '.' | ':') {
+        let Some(mark) = letters.next().filter(|mark| matches!(mark, ')' | '.' | ':')) else {
             return false;
+        };
+        let after = letters.as_str().trim_start();
+        if let Some(length) = self.forms.get(index).and_then(|form| form.begins(after, true)) {
+            let after =
+                after[length..].trim_start_matches(|letter: char| letter.is_whitespace() || ",;.(*".contains(letter));
+            return after
+                .strip_prefix(&*self.label(index + 1))
+                .is_some_and(|after| after.starts_with(mark));
         }
-        let mut after = rest[2..].trim_start();
-        if let Some(first) = self.forms.first() {
-            match first.begins(after, true) {
-                Some(length) => after = &after[length..],
-                None => return false,
-            }
-            let after = after.trim_start_matches(|letter: char| letter.is_whitespace() || ",;.(*".contains(letter));
-            return after.strip_prefix('B').is_some_and(|after| after.starts_with(mark));
-        }
-        // Without their texts it takes three of them.
-        ["B", "C"].iter().all(|letter| {
-            let label = format!("{letter}{mark}");
-            let found = after.match_indices(&label).find(|(at, _)| {
-                let before = after[..*at].chars().next_back();
-                before.is_none_or(|before| before.is_whitespace() || before == '(')
-            });
-            let found = found.map(|(at, _)| at + label.len());
-            after = &after[found.unwrap_or(0)..];
-            found.is_some()
-        })
+        // Without their texts, or with others, it takes three of them.
+        [index + 1, index + 2]
+            .iter()
+            .try_fold(after, |after, next| labelled(after, &self.label(*next), mark))
+            .is_some()
     }
+}
+
+/// What stands behind a label that is set apart: `B)`.
+fn labelled<'t>(text: &'t str, letter: &str, mark: char) -> Option<&'t str> {
+    let label = format!("{letter}{mark}");
+    let (at, _) = text.match_indices(&label).find(|(at, _)| {
+        let before = text[..*at].chars().next_back();
+        before.is_none_or(|before| before.is_whitespace() || before == '(')
+    })?;
+    text.get(at + label.len()..)
 }
 
 enum Joined {

@@ -436,6 +436,69 @@ fn an_echoed_question_announces_nothing() {
 }
 
 #[test]
+fn options_echoed_on_one_line_are_no_answer() {
+    assert_found(
+        &COLOURS,
+        &[
+            ("A) red B) green", None),
+            ("A) red B) green C) blue D) pink", None),
+            ("B. green C. blue", None),
+            ("A) red B) green C) blue D) pink\n(C)", Some("C")),
+            ("A) apple B) pear C) plum", None),
+            ("A) red", Some("A")),
+            ("B. green. It is not red.", Some("B")),
+        ],
+    );
+    assert_found(
+        &[],
+        &[("A) up B) down C) left", None), ("C. The U.S. is up.", Some("C"))],
+    );
+    assert_found(&["iron", "Vitamin C"], &[("B. Vitamin C.", Some("B"))]);
+}
+
+#[test]
+fn a_second_answer_in_brackets_or_beside_makes_none() {
+    assert_found(
+        &COLOURS,
+        &[
+            ("Answer: A (or B)", None),
+            ("Answer: A. or B.", None),
+            ("Answer: A B", None),
+            ("Answer: A+B", None),
+            ("Answer: A + B", None),
+            ("Answer: A (or rather dark)", Some("A")),
+            ("Answer: A B-movie", Some("A")),
+            ("Answer: A. Or so I think.", Some("A")),
+        ],
+    );
+}
+
+#[test]
+fn what_is_called_the_answer_is_one() {
+    assert_found(
+        &COLOURS,
+        &[
+            ("B is the answer", Some("B")),
+            ("So B is the answer.", Some("B")),
+            ("(C) is my final answer", Some("C")),
+            ("B is not the answer", None),
+            ("I doubt that.\n#### D", Some("D")),
+            ("#### (D)", Some("D")),
+            ("Answer: probably A", Some("A")),
+            ("Answer: I think B", Some("B")),
+            ("It is not A but B", Some("B")),
+            ("The answer is not (A), but rather (B).", Some("B")),
+            ("It is not A but a shade", None),
+        ],
+    );
+    assert_found(
+        &["iron", "Vitamin C", "zinc"],
+        &[("Vitamin C is the answer", Some("B"))],
+    );
+    assert_found(&["Java", "C#", "C++"], &[("It is C#.\nC#", Some("B"))]);
+}
+
+#[test]
 fn invisible_characters_make_no_difference() {
     for mark in ["\u{200f}", "\u{200b}", "\u{2060}", "\u{ad}", "\u{200d}"] {
         assert_found(

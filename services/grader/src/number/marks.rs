@@ -60,7 +60,11 @@ impl Marks {
 
     /// Adds a mark, which may complete one that LaTeX writes with several: those become one.
     fn push(&mut self, mark: u8, place: Range<usize>) {
-        const SPELLINGS: [(&[u8], u8); 7] = [
+        const SPELLINGS: [(&[u8], u8); 11] = [
+            (br"\text{-}", b'-'),
+            (br"\mathrm{-}", b'-'),
+            (br"\textbf{-}", b'-'),
+            (b"{-}", b'-'),
             (b"{,}", b','),
             (br",\!", b','),
             (br"\,", b' '),

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::Number;
 use super::marks::OTHER_LETTER;
+use super::{Number, Place};
 
 /// What a line ends in.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,8 +48,42 @@ const UNITS: [&[u8]; 33] = [
     b"in", b"ft", b"yd", b"mi", b"kg", b"mg", b"ml", b"mL", b"sec", b"min", b"hr", b"mol", b"Pa", b"lb", b"oz",
 ];
 
+/// Letters that are variables right behind a number, where others are units or name a magnitude.
+const VARIABLES: &[u8] = b"abijnqrwxyz";
+/// Those of them that are no words and no units where a space stands between, or in prose.
+const PLAIN_VARIABLES: &[u8] = b"inxyz";
+/// Brackets of a function, by the name of the command that opens them.
+const ENCLOSING: [&[u8]; 4] = [b"lvert", b"lVert", b"lfloor", b"lceil"];
+/// Words that say of what a value is, so that a minus behind them is a sign.
+const EQUATING: [&[u8]; 16] = [
+    b"is", b"are", b"was", b"be", b"equals", b"equal", b"to", b"gives", b"get", b"gets", b"makes", b"becomes",
+    b"yields", b"than", b"ist", b"est",
+];
+/// With these begins a remark in brackets, in which no answer stands.
+const REMARKS: [&[u8]; 18] = [
+    b"see",
+    b"cf",
+    b"from",
+    b"by",
+    b"using",
+    b"as",
+    b"step",
+    b"steps",
+    b"eq",
+    b"equation",
+    b"where",
+    b"since",
+    b"because",
+    b"recall",
+    b"note",
+    b"section",
+    b"figure",
+    b"table",
+];
+
 pub(super) struct Reader<'r> {
     bytes: &'r [u8],
+    place: Place,
     last: Option<(Reading, Range<usize>)>,
     /// Where the last formula ends, to which an operator may join a number.
     formula_end: Option<usize>,
@@ -65,9 +99,10 @@ struct Raised {
 }
 
 impl<'r> Reader<'r> {
-    pub(super) const fn new(bytes: &'r [u8]) -> Self {
+    pub(super) const fn new(bytes: &'r [u8], place: Place) -> Self {
         Self {
             bytes,
+            place,
             last: None,
             formula_end: None,
         }
@@ -76,16 +111,28 @@ impl<'r> Reader<'r> {
     /// What the line ends in, and where it stands.
     pub(super) fn last(mut self) -> Option<(Reading, Range<usize>)> {
         let mut at = 0;
+        if let Some(end) = self.several(0).filter(|_| self.is_answer()) {
+            let rest = self.bytes.get(end..).unwrap_or_default();
+            if rest.iter().all(|byte| matches!(byte, b' ' | b'.')) {
+                self.formula(0..end);
+                return self.last;
+            }
+        }
         while let Some(byte) = self.byte(at) {
             at = match byte {
                 b'\\' => self.command(at),
                 b'a'..=b'z' | b'A'..=b'Z' => self.word(at),
                 b'^' => self.raised(at).map_or(at + 1, |raised| raised.end),
                 b'}' | b')' | b'|' => self.closed(at),
+                b'(' | b'[' => self.opened(at),
                 _ => self.quantity(at).unwrap_or(at + 1),
             };
         }
         self.last
+    }
+
+    fn is_answer(&self) -> bool {
+        self.place == Place::Answer
     }
 
     fn byte(&self, at: usize) -> Option<u8> {
@@ -103,6 +150,13 @@ impl<'r> Reader<'r> {
     fn after_spaces(&self, start: usize) -> usize {
         let spaces = self.bytes.get(start..).unwrap_or_default();
         start + spaces.iter().take_while(|byte| **byte == b' ').count()
+    }
+
+    fn before_spaces(&self, mut at: usize) -> usize {
+        while self.before(at) == Some(b' ') {
+            at -= 1;
+        }
+        at
     }
 
     fn letters(&self, start: usize) -> &'r [u8] {
@@ -134,6 +188,12 @@ impl<'r> Reader<'r> {
         if let Some((_, count)) = HOLDING.iter().find(|(holding, _)| *holding == name) {
             return self.formula(start..self.arguments(end, *count));
         }
+        if ENCLOSING.contains(&name) {
+            return self.formula(start..self.enclosed(end, &name[1..]));
+        }
+        if name.is_empty() && self.byte(end) == Some(b'{') {
+            return self.set(start);
+        }
         if name == b"pi" {
             let factor = self.last.as_ref().map(|(_, place)| place.clone());
             match factor.filter(|place| self.is_joined(place.end, start, b" *")) {
@@ -150,6 +210,72 @@ impl<'r> Reader<'r> {
             return end + 1;
         }
         end
+    }
+
+    /// Behind the command that closes what another has opened, or the end of the line.
+    fn enclosed(&self, start: usize, name: &[u8]) -> usize {
+        let close = [br"\r", name].concat();
+        let rest = self.bytes.get(start..).unwrap_or_default();
+        let found = rest.windows(close.len()).position(|window| window == close.as_slice());
+        found.map_or(self.bytes.len(), |at| start + at + close.len())
+    }
+
+    /// `\{3, 4\}` is no number; other braces are marks like any.
+    fn set(&mut self, start: usize) -> usize {
+        let inner = start + 2;
+        match self.several(inner) {
+            Some(close) if self.has(close, br"\}") => self.formula(start..close + 2),
+            _ => inner,
+        }
+    }
+
+    /// A bracket that opens: behind a number it may hold a remark, and several numbers in it are none.
+    fn opened(&mut self, at: usize) -> usize {
+        let is_round = self.byte(at) == Some(b'(');
+        let word = self.letters(self.after_spaces(at + 1)).to_ascii_lowercase();
+        let has_number = matches!(self.last, Some((Reading::Number(_), _)));
+        if is_round && has_number && REMARKS.contains(&word.as_slice()) {
+            return self.balanced(at);
+        }
+        match self.several(at + 1) {
+            Some(close) if (is_round || self.is_answer()) && matches!(self.byte(close), Some(b')' | b']')) => {
+                self.formula(at..close + 1)
+            }
+            _ => at + 1,
+        }
+    }
+
+    /// Behind the numbers that stand here, if there are several with commas or "or" between.
+    fn several(&self, start: usize) -> Option<usize> {
+        let mut at = start;
+        let mut count = 0;
+        loop {
+            at = self.after_spaces(at);
+            if self.byte(at) == Some(b'-') {
+                at = self.after_spaces(at + 1);
+            }
+            let (_, after) = self.number(at)?;
+            count += 1;
+            at = self.after_spaces(after);
+            let joining = match self.byte(at) {
+                Some(b',' | b';') => self.after_spaces(at + 1),
+                _ => at,
+            };
+            let word = self.letters(joining);
+            let next = if matches!(word, b"or" | b"and") {
+                joining + word.len()
+            } else {
+                joining
+            };
+            if next == at {
+                return (count > 1).then_some(at);
+            }
+            at = next;
+        }
+    }
+
+    fn has(&self, at: usize, marks: &[u8]) -> bool {
+        self.bytes.get(at..).is_some_and(|rest| rest.starts_with(marks))
     }
 
     /// Between two places stands nothing but these marks and the commands that multiply.
@@ -196,7 +322,17 @@ impl<'r> Reader<'r> {
             Some(b'*') if self.is_double_star(end) => {
                 self.power_of(start, end, word.len() > 3 || UNITS.contains(&word))
             }
-            _ => end,
+            _ => {
+                // An operator joins what follows to it: `x + 2`.
+                let variables = if self.is_answer() { VARIABLES } else { PLAIN_VARIABLES };
+                let is_apart = !self
+                    .before(start)
+                    .is_some_and(|byte| byte.is_ascii_alphabetic() || byte == OTHER_LETTER);
+                if matches!(word, [letter] if variables.contains(letter)) && is_apart {
+                    self.formula_end = Some(end);
+                }
+                end
+            }
         }
     }
 
@@ -359,6 +495,12 @@ impl<'r> Reader<'r> {
         let (number, end) = self.number(start)?;
         let sign = self.sign_before(start);
         let first = sign.unwrap_or(start);
+        if let Some(place) = self.term(first, end) {
+            return Some(self.formula(place));
+        }
+        // An index, as the base of `101_2`, says nothing of the digits.
+        let is_indexed = self.byte(end) == Some(b'_') && (self.is_digit(end + 1) || self.byte(end + 1) == Some(b'{'));
+        let end = if is_indexed { self.index(end) } else { end };
         let is_operand = self.formula_end.is_some_and(|formula| {
             let between = self.bytes.get(formula..start).unwrap_or_default();
             !between.iter().all(|byte| *byte == b' ') && self.is_joined(formula, start, b" +-*/")
@@ -371,9 +513,77 @@ impl<'r> Reader<'r> {
             return Some(self.formula(first..end));
         };
         let number = if sign.is_some() { number.negated() } else { number };
-        self.formula_end = None;
         self.last = Some((Reading::Number(number), first..end));
-        Some(raised.map_or(end, |raised| raised.end))
+        let variables = self.variables(end);
+        self.formula_end = (variables > 0).then_some(end + variables);
+        Some(raised.map_or(end + variables, |raised| raised.end))
+    }
+
+    /// The formula of which the number at a place is a part: of a product, a sum, a factorial, an absolute value.
+    fn term(&self, first: usize, end: usize) -> Option<Range<usize>> {
+        if let Some((Reading::Number(_), before)) = &self.last
+            && self.is_operator(before.end, first)
+        {
+            return Some(before.start..end);
+        }
+        let is_closing = |at: usize| self.byte(at) == Some(b'$') || self.has(at, br"\)");
+        let is_formula = |after: usize| self.is_answer() || is_closing(after);
+        let variables = self.variables(end);
+        if variables > 0 && is_formula(end + variables) {
+            return Some(first..end + variables);
+        }
+        let next = self.byte(end);
+        let after = self.byte(end + 1);
+        if next == Some(b'!') && after != Some(b'=') && is_formula(end + 1) {
+            return Some(first..end + 1);
+        }
+        let is_single = |at: usize| self.letters(at).len() == 1 && !self.is_digit(at + 1);
+        if next == Some(b'/') && after.is_some_and(|letter| VARIABLES.contains(&letter)) && is_single(end + 1) {
+            return Some(first..end + 2);
+        }
+        if self.before(first) == Some(b'|') && (self.is_answer() || self.is_right_bar(end)) {
+            let is_closed = next == Some(b'|') || self.is_right_bar(end);
+            return is_closed.then_some(first - 1..end);
+        }
+        if !self.is_answer() {
+            return None;
+        }
+        if next == Some(b'(') && after.is_some_and(|byte| byte.is_ascii_digit() || byte == b'-' || is_single(end + 1)) {
+            return Some(first..self.balanced(end));
+        }
+        let spaced = self.after_spaces(end);
+        let is_variable = spaced > end
+            && is_single(spaced)
+            && self
+                .byte(spaced)
+                .is_some_and(|letter| PLAIN_VARIABLES.contains(&letter));
+        let behind = self.byte(self.after_spaces(spaced + 1));
+        let is_term = behind.is_none_or(|byte| b"+-*/^)=$\\".contains(&byte));
+        (is_variable && is_term).then_some(first..spaced + 1)
+    }
+
+    /// How many letters right behind a number are variables: `3x`, `3xy`; none in `5ft` and `3x4`.
+    fn variables(&self, end: usize) -> usize {
+        let letters = self.letters(end);
+        let are_variables =
+            letters.len() <= 3 && letters.iter().all(|letter| VARIABLES.contains(letter)) && !letters.is_empty();
+        let after = end + letters.len();
+        let goes_on = self.is_digit(after) || matches!(self.byte(after), Some(b'^' | b'_' | OTHER_LETTER));
+        if are_variables && !goes_on { letters.len() } else { 0 }
+    }
+
+    fn is_right_bar(&self, at: usize) -> bool {
+        self.has(self.after_spaces(at), br"\right|")
+    }
+
+    /// One operator stands between two numbers. In prose a dash may set apart a range, and a slash a date.
+    fn is_operator(&self, start: usize, end: usize) -> bool {
+        let between = self.bytes.get(start..end).unwrap_or_default().trim_ascii();
+        match between {
+            b"+" | b"*" | br"\cdot" | br"\times" | br"\div" | br"\ast" => true,
+            b"-" | b"/" | b"x" => self.is_answer(),
+            _ => false,
+        }
     }
 
     /// What is divided is a variable or a bracket.
@@ -387,33 +597,48 @@ impl<'r> Reader<'r> {
         }
     }
 
-    /// Where a minus stands before the number, a currency sign between them allowed, that is not a dash after a word or an
-    /// operand.
+    /// Where a minus stands before the number, a currency sign or a brace between them allowed, that is not a dash after a word or
+    /// an operand.
     fn sign_before(&self, start: usize) -> Option<usize> {
         let mut sign = start;
-        while self.before(sign) == Some(b'$') {
-            sign -= 1;
-        }
-        let back_over_spaces = |mut at: usize| {
-            while self.before(at) == Some(b' ') {
-                at -= 1;
+        loop {
+            let is_braced = || self.before(self.before_spaces(sign - 1)) == Some(b'-');
+            match self.before(sign) {
+                Some(b'$') => sign -= 1,
+                Some(b'{') if is_braced() => sign -= 1,
+                _ => break,
             }
-            at
-        };
-        let spaced = back_over_spaces(sign);
-        if spaced < sign {
-            // `= - 5` is a negative number; `- 5` may be an entry of a list, or a difference.
-            let is_minus = self.before(spaced) == Some(b'-');
-            let before = back_over_spaces(spaced.saturating_sub(1));
-            return (is_minus && self.before(before) == Some(b'=')).then(|| spaced - 1);
         }
-        if self.before(sign) != Some(b'-') {
+        let spaced = self.before_spaces(sign);
+        if self.before(spaced) != Some(b'-') {
             return None;
         }
+        let minus = spaced - 1;
+        if spaced < sign {
+            return self.is_sign(minus).then_some(minus);
+        }
         let follows_word = self
-            .before(sign - 1)
+            .before(minus)
             .is_some_and(|before| before.is_ascii_alphanumeric() || matches!(before, b'}' | b')' | OTHER_LETTER));
-        (!follows_word).then(|| sign - 1)
+        (!follows_word).then_some(minus)
+    }
+
+    /// A minus that a space sets apart from its number is a sign where nothing stands before it that it could be taken from:
+    /// `= - 5`, `is - 5`. In prose the first of a line may begin an entry of a list.
+    fn is_sign(&self, minus: usize) -> bool {
+        let at = self.before_spaces(minus);
+        let is_near = at == minus;
+        match self.before(at) {
+            None => self.is_answer(),
+            Some(b'=' | b'<' | b'>' | b'(' | b'[' | b'{' | b':' | b',' | b';' | b'#') => true,
+            Some(b'$' | b'*' | b'"' | b'_') => is_near,
+            Some(byte) if byte.is_ascii_alphabetic() => {
+                let head = self.bytes.get(..at).unwrap_or_default();
+                let length = head.iter().rev().take_while(|byte| byte.is_ascii_alphabetic()).count();
+                EQUATING.contains(&head[at - length..].to_ascii_lowercase().as_slice())
+            }
+            Some(_) => false,
+        }
     }
 
     /// A number as it is written, `None` in it where it is a formula, and its end.
@@ -430,19 +655,25 @@ impl<'r> Reader<'r> {
         if let Some(power) = self.power_of_ten(start, &numeral, end) {
             return Some(power);
         }
-        let follows_slash = self.before(start) == Some(b'/');
+        let follows_slash = self.before(self.before_spaces(start)) == Some(b'/');
         let is_plain = self.is_digit(self.after_spaces(end));
         // `0.5 1/2` are two numbers, and what follows a date stands apart; `3\frac{5}{2}` is a product.
         let may_be_mixed = !is_plain || (is_whole && !follows_slash);
         if let Some((fraction, end)) = self.part(end).filter(|_| may_be_mixed) {
             return Some((Number::mixed(&number, &fraction).filter(|_| is_whole), end));
         }
-        if self.byte(end) != Some(b'/') || follows_slash {
+        let slash = self.after_spaces(end);
+        if self.byte(slash) != Some(b'/') || follows_slash {
             return Some((Some(number), end));
         }
+        let below = if slash > end {
+            self.after_spaces(slash + 1)
+        } else {
+            slash + 1
+        };
         let ratio = self
-            .decimal(end + 1)
-            .filter(|(_, end)| self.byte(*end) != Some(b'/'))
+            .decimal(below)
+            .filter(|(_, end)| self.byte(self.after_spaces(*end)) != Some(b'/'))
             .and_then(|(below, end)| Some((Number::ratio(&number, &Number::new(below))?, end)));
         let (number, end) = ratio.unwrap_or((number, end));
         Some((Some(number), end))
@@ -509,7 +740,12 @@ impl<'r> Reader<'r> {
         }
         let inner = self.after_spaces(at + 1);
         let is_negative = self.byte(inner) == Some(b'-');
-        let (numeral, end) = self.decimal(inner + usize::from(is_negative))?;
+        let digits = if is_negative {
+            self.after_spaces(inner + 1)
+        } else {
+            inner
+        };
+        let (numeral, end) = self.decimal(digits)?;
         let number = Number::new(numeral);
         let end = self.after_spaces(end);
         let end = match self.byte(end) {
