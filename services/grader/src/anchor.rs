@@ -30,7 +30,7 @@ static ANNOUNCED: LazyLock<Regex> = LazyLock::new(|| {
             r"|răspunsul|răspuns|vastaus|válasz|jibu)",
             r"|(?-u:\b)(?:correct|right|best|final)\s+(?:option|choice|letter)",
             r"|(?-u:\b)(?:choose|pick|select|go with|going with)",
-            r#"|(?-u:\b)not\s+(?:option\s+)?[(\[{*_"'“‘`$]{0,4}(?-i:[A-Z])[)\]}*_"'’”`$]{0,4},?\s+but(?-u:\b)"#,
+            r#"|(?-u:\b)not\s+(?:option\s+)?[(\[{{*_"'“‘`$]{{0,4}}(?-i:[A-Z])[)\]}}*_"'’”`$]{{0,4}},?\s+but(?-u:\b)"#,
             r"|(?-u:\b)(?:it|this|that|which)\s+(?:must|should|has\s+to|would\s+have\s+to)\s+be",
             r"|odpowiedź(?:\s+to(?-u:\b))?|odpověď|đáp án|ответ|відповідь|απάντηση|उत्तर|উত্তর|إجابة|الجواب|پاسخ|جواب|תשובה|คำตอบ",
             r"|答案|答え|回答|解答|正解|答复|答|정답|답변|답",

@@ -189,7 +189,10 @@ fn numbers_are_numbers_however_they_are_written() {
     ] {
         let grade = grade(&NUMERIC, &to(number), &stopped(text), Timestamp(3));
         assert_eq!((grade.outcome, grade.extracted.as_deref()), right(number), "A3: {text}");
-        let other = format!("1{number}");
+        let other = match number.strip_prefix('-') {
+            Some(digits) => format!("-1{digits}"),
+            None => format!("1{number}"),
+        };
         let grade = crate::grade(&NUMERIC, &to(&other), &stopped(text), Timestamp(3));
         assert_eq!(grade.outcome, Outcome::Incorrect, "A3: {text} against {other}");
     }
