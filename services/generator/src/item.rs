@@ -310,14 +310,19 @@ impl<E: Engine> Worker<E> {
             let detail = "likelihood needs a text prompt: a chat prompt's text is known to the server alone";
             return Ok(Outcome::without_answer(Ending::EngineError, detail.to_owned()));
         };
+        let prepare = if benchmark.grader.scores_whole_texts() {
+            Scoring::of_whole_text
+        } else {
+            Scoring::new
+        };
         let mut known = contexts.first().copied().unwrap_or_default();
-        let mut scoring = Scoring::new(known);
+        let mut scoring = prepare(known);
         let mut outcome = Outcome::without_answer(Ending::Scored, String::new());
         outcome.detail = None;
         for (choice, context) in item.choices.iter().zip(contexts) {
             // What was learnt of a context says nothing of another one.
             if context != known {
-                (known, scoring) = (context, Scoring::new(context));
+                (known, scoring) = (context, prepare(context));
             }
             let mut question = Score {
                 scoring: &mut scoring,

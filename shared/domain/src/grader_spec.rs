@@ -178,6 +178,23 @@ impl GraderSpec {
         )
     }
 
+    /// What is scored by likelihood are whole texts, before which stands no question.
+    #[must_use]
+    pub fn scores_whole_texts(&self) -> bool {
+        #[derive(serde::Deserialize)]
+        struct Asked {
+            output_type: String,
+        }
+        let Self::Pipelines {
+            grading,
+            by_likelihood: true,
+        } = self
+        else {
+            return false;
+        };
+        serde_json::from_str(grading).is_ok_and(|asked: Asked| asked.output_type == "loglikelihood_rolling")
+    }
+
     /// What a benchmark with this grader measures beside its score.
     #[must_use]
     pub fn metrics(&self) -> Vec<Metric> {

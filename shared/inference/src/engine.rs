@@ -187,6 +187,7 @@ pub struct Scoring<'a> {
     context: &'a str,
     trailing: &'a str,
     pub(crate) context_tokens: Option<u64>,
+    is_whole_text: bool,
 }
 
 impl<'a> Scoring<'a> {
@@ -198,7 +199,24 @@ impl<'a> Scoring<'a> {
             context: kept,
             trailing: &context[kept.len()..],
             context_tokens: None,
+            is_whole_text: false,
         }
+    }
+
+    /// Prepares the scoring of a whole text, before which stands no question but the start token `start` at most: one that is too
+    /// long for the engine's context may be scored in windows.
+    #[must_use]
+    pub fn of_whole_text(start: &'a str) -> Self {
+        Self {
+            is_whole_text: true,
+            ..Self::new(start)
+        }
+    }
+
+    /// Nothing but a start token stands before what is scored.
+    #[must_use]
+    pub const fn is_whole_text(&self) -> bool {
+        self.is_whole_text
     }
 
     /// The context without the white space at its end.

@@ -12,13 +12,10 @@ use tidemill_domain::{ChoiceScore, EngineKind};
 use crate::classify::settle;
 use crate::http::{Endpoint, Exchange};
 use crate::likelihood::classify_tokens;
-use crate::{Attempt, Connection, OpenAi, Scored, Scoring, Verdict, sglang};
+use crate::{Attempt, Connection, HttpOutcome, OpenAi, Scored, Scoring, Verdict, sglang};
 
 /// Start tokens that a text may have before it: one that is written and one that the tokenizer adds.
 const START_TOKENS: usize = 2;
-
-/// No start tokens are written longer than this, in bytes; anything else need not be cut into tokens to be told from them.
-const LONGEST_START: usize = 64;
 
 /// Tokens `begin..end` of start tokens and text, of which those from `border` on are scored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,18 +74,15 @@ pub(crate) async fn score(
     refused: Attempt<Scored>,
 ) -> Attempt<Scored> {
     let mut requests = refused.requests;
-    let Some(cut) = cut(engine, scoring, choice, connection, &mut requests).await else {
-        return Attempt { requests, ..refused };
+    if !scoring.is_whole_text() {
+        return refused;
+    }
+    let cut = match cut(engine, scoring, choice, connection, &mut requests).await {
+        Ok(Some(cut)) => cut,
+        Ok(None) => return Attempt { requests, ..refused },
+        Err(verdict) => return Attempt { verdict, requests },
     };
-    let mut whole = Scored {
-        choice: ChoiceScore {
-            log_probability: 0.0,
-            tokens: 0,
-            is_greedy: true,
-        },
-        prompt_tokens: 0,
-        completion_tokens: 0,
-    };
+    let mut whole = NOTHING;
     for window in windows(cut.start, cut.tokens.len(), cut.room) {
         let tokens = &cut.tokens[window.begin..window.end];
         let attempt = score_window(engine, tokens, window.border - window.begin, connection).await;
@@ -104,6 +98,17 @@ pub(crate) async fn score(
     }
 }
 
+/// The score of no tokens.
+const NOTHING: Scored = Scored {
+    choice: ChoiceScore {
+        log_probability: 0.0,
+        tokens: 0,
+        is_greedy: true,
+    },
+    prompt_tokens: 0,
+    completion_tokens: 0,
+};
+
 fn add(whole: &mut Scored, part: &Scored) {
     whole.choice.log_probability += part.choice.log_probability;
     whole.choice.tokens += part.choice.tokens;
@@ -112,44 +117,71 @@ fn add(whole: &mut Scored, part: &Scored) {
     whole.completion_tokens += part.completion_tokens;
 }
 
-/// The tokens of a whole text. `None` for anything else, and where the engine does not say enough.
+/// The tokens of a whole text. `None` where no start tokens are before it, and where the engine does not say enough.
+///
+/// # Errors
+/// What passes, as when the engine is busy: asked again, it may tell them.
 async fn cut(
     engine: &OpenAi,
     scoring: &Scoring<'_>,
     choice: &str,
     connection: Connection,
     requests: &mut u32,
-) -> Option<Cut> {
-    if scoring.context().len() > LONGEST_START {
-        return None;
-    }
-    let start = tokenize(engine, scoring.context(), connection, requests).await?;
-    let whole = tokenize(engine, &scoring.prompt(choice), connection, requests).await?;
-    let is_whole = (1..=START_TOKENS).contains(&start.tokens.len()) && whole.tokens.starts_with(&start.tokens);
+) -> Result<Option<Cut>, Verdict<Scored>> {
+    let Some(start) = tokenize(engine, scoring.context(), connection, requests).await? else {
+        return Ok(None);
+    };
+    let Some(whole) = tokenize(engine, &scoring.prompt(choice), connection, requests).await? else {
+        return Ok(None);
+    };
+    let start_tokens = start.tokens.len();
     // As the harness leaves it: one token less than the context, which servers keep for the answer.
-    let room = whole.max_model_len?.checked_sub(1)?;
-    (is_whole && room > start.tokens.len()).then(|| Cut {
-        start: start.tokens.len(),
+    let room = whole.max_model_len.unwrap_or(0).saturating_sub(1);
+    let is_started = (1..=START_TOKENS).contains(&start_tokens) && whole.tokens.starts_with(&start.tokens);
+    if !is_started || room <= start_tokens {
+        return Ok(None);
+    }
+    Ok(Some(Cut {
+        start: start_tokens,
         tokens: whole.tokens,
         room,
-    })
+    }))
 }
 
-async fn tokenize(engine: &OpenAi, text: &str, connection: Connection, requests: &mut u32) -> Option<Tokenized> {
+/// The tokens of a text. `None` where the engine has no such endpoint, or says something else there.
+async fn tokenize(
+    engine: &OpenAi,
+    text: &str,
+    connection: Connection,
+    requests: &mut u32,
+) -> Result<Option<Tokenized>, Verdict<Scored>> {
     let body = TokenizeBody {
         model: engine.model(),
         prompt: text,
         add_special_tokens: true,
     };
     let body = crate::body::encode(&body, text.len());
-    let exchange = engine.client().post(Endpoint::Tokenize, body, connection).await;
-    *requests += exchange.requests;
+    let Exchange {
+        outcome,
+        requests: sent,
+    } = engine.client().post(Endpoint::Tokenize, body, connection).await;
+    *requests += sent;
+    let is_missing = matches!(
+        outcome,
+        HttpOutcome::Answered {
+            status: 404 | 405 | 501,
+            ..
+        }
+    );
     let mut tokenized = None;
-    settle(&exchange.outcome, |body| {
+    let verdict = settle(&outcome, |body| {
         tokenized = serde_json::from_slice(body).ok();
-        Verdict::<()>::retry("")
+        Verdict::Rejected { detail: String::new() }
     });
-    tokenized
+    match verdict {
+        Verdict::Busy { .. } | Verdict::Retry { .. } | Verdict::Down { .. } if !is_missing => Err(verdict),
+        _ => Ok(tokenized),
+    }
 }
 
 async fn score_window(engine: &OpenAi, tokens: &[u32], border: usize, connection: Connection) -> Attempt<Scored> {

@@ -591,7 +591,7 @@ async fn a_text_longer_than_the_context_is_scored_in_windows() {
     let text = " License and the Work".repeat(context as usize / 3);
     let attempt = real
         .engine
-        .score(&mut Scoring::new(start), &text, Connection::Kept)
+        .score(&mut Scoring::of_whole_text(start), &text, Connection::Kept)
         .await;
     let Verdict::Done(scored) = attempt.verdict else {
         panic!("{attempt:?}")

@@ -92,7 +92,7 @@ fn of_kind(server: &Server, kind: EngineKind) -> OpenAi {
 
 async fn verdict(engine: &OpenAi, context: &str, choice: &str) -> Verdict<tidemill_inference::Scored> {
     engine
-        .score(&mut Scoring::new(context), choice, Connection::Kept)
+        .score(&mut Scoring::of_whole_text(context), choice, Connection::Kept)
         .await
         .verdict
 }
@@ -128,7 +128,7 @@ async fn a_whole_text_that_is_too_long_is_scored_in_windows() {
 #[tokio::test]
 async fn what_is_no_whole_text_stays_too_long() {
     for (kind, context) in [
-        // A question of several tokens, however short.
+        // More than start tokens.
         (EngineKind::Vllm, "Q: who"),
         // Nothing before the text: the likelihood of its first token is unknown.
         (EngineKind::Vllm, ""),
@@ -150,6 +150,38 @@ async fn a_server_that_does_not_tell_its_tokens_has_the_text_stay_too_long() {
     .await;
     let verdict = verdict(&of_kind(&server, EngineKind::Vllm), "^", TEXT).await;
     assert_eq!(verdict.label(), "overflow");
+}
+
+#[tokio::test]
+async fn an_answer_to_a_question_is_never_cut_however_short_the_question() {
+    let server = Server::start(serve("")).await;
+    let engine = of_kind(&server, EngineKind::Vllm);
+    let attempt = engine.score(&mut Scoring::new("Q"), TEXT, Connection::Kept).await;
+    assert_eq!((attempt.verdict.label(), attempt.requests), ("overflow", 1));
+}
+
+#[tokio::test]
+async fn tokens_that_cannot_be_told_now_are_asked_for_again() {
+    for (status, label) in [
+        (503, "busy"),
+        (429, "busy"),
+        (500, "retry"),
+        (405, "overflow"),
+        (501, "overflow"),
+    ] {
+        for at in [0, 1] {
+            let count = AtomicUsize::new(0);
+            let server = Server::start(move |path, body| {
+                if path == "/tokenize" && count.fetch_add(1, Ordering::Relaxed) == at {
+                    return (StatusCode::from_u16(status).unwrap(), "{}").into_response();
+                }
+                serve("")(path, body)
+            })
+            .await;
+            let verdict = verdict(&of_kind(&server, EngineKind::Vllm), "^", TEXT).await;
+            assert_eq!(verdict.label(), label, "{status} at {at}");
+        }
+    }
 }
 
 #[tokio::test]
