@@ -227,7 +227,10 @@ mod tests {
     #[test]
     fn who_waits_for_a_cpu_at_two_looks_wanted_it_in_between() {
         let mut seen = Seen::default();
-        assert!(!seen.take(&[process(7, 0, 0, true)]), "nothing is known of the time before");
+        assert!(
+            !seen.take(&[process(7, 0, 0, true)]),
+            "nothing is known of the time before"
+        );
         assert!(seen.take(&[process(7, 0, 0, true)]));
         assert!(!seen.take(&[process(7, 0, 0, false)]), "it sleeps");
         assert!(!seen.take(&[process(7, 0, 0, true)]), "it slept");
