@@ -7,7 +7,7 @@ use serde::Deserialize;
 use tidemill_harness::rows::{Row, conform, typed};
 use tidemill_harness::task::Dataset;
 
-use crate::data::DataFile;
+use crate::data::{DataFile, exact, is_file};
 
 /// A file that names local files for datasets of the hub.
 #[derive(Debug, Default)]
@@ -118,7 +118,10 @@ fn read(files: &[String], folder: &Path, dataset: &Dataset) -> Result<Vec<Row>, 
 
 /// A list of rows, or rows one after the other.
 fn json(path: &Path) -> Result<Vec<Row>, String> {
+    let metadata = path.metadata().map_err(|error| error.to_string())?;
+    is_file(path, &metadata)?;
     let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let text = exact(&text)?;
     if text.trim_start().starts_with('[') {
         return serde_json::from_str(&text).map_err(|error| error.to_string());
     }
