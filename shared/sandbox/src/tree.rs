@@ -51,29 +51,57 @@ pub(crate) fn members(root: u32) -> Vec<u32> {
     found
 }
 
-/// What the tree uses, and has used in processes that were waited for; and whether something in it wants a CPU now. Memory that
-/// several share counts once where the sum is above `enough`: exact numbers take time.
-pub(crate) fn usage(root: u32, enough: u64) -> (Usage, bool) {
+/// One process at a look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Process {
+    pub(crate) id: Identity,
+    /// CPU time of its own threads.
+    pub(crate) own: Duration,
+    /// CPU time of the children that it has waited for, and theirs.
+    pub(crate) waited: Duration,
+    pub(crate) memory_bytes: u64,
+    /// It wants a CPU now.
+    pub(crate) wants: bool,
+}
+
+/// A process for as long as the machine runs: numbers come again, but not at the same time, in clock ticks since the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Identity {
+    pub(crate) pid: u32,
+    pub(crate) since: u64,
+}
+
+/// The tree as it is now: what it uses, and has used in processes that were waited for, and who is in it. Memory that several
+/// share counts once where the sum is above `enough`: exact numbers take time.
+pub(crate) fn look(root: u32, enough: u64) -> (Usage, Vec<Process>) {
     let members = members(root);
+    // The first process, the one that runs, and no other: then nothing in the sandbox keeps it waiting for the kernel.
+    let is_alone = members.len() <= 2;
+    let processes: Vec<Process> = members.iter().filter_map(|pid| process(*pid, is_alone)).collect();
     let mut sum = Usage::default();
-    let mut wants = false;
-    for pid in &members {
-        let Ok(text) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
-            continue;
-        };
-        if let Some(one) = of_process(&text) {
-            sum.cpu += one.cpu;
-            sum.memory_bytes += one.memory_bytes;
-        }
-        // The first process, the one that runs, and no other: then nothing in the sandbox keeps it waiting for the kernel.
-        wants = wants || threads_want(*pid, &text, members.len() <= 2);
+    for one in &processes {
+        sum.cpu += one.own + one.waited;
+        sum.memory_bytes += one.memory_bytes;
     }
     if sum.memory_bytes > enough
         && let Some(shared) = members.iter().map(|pid| proportional(*pid)).sum::<Option<u64>>()
     {
         sum.memory_bytes = shared;
     }
-    (sum, wants)
+    (sum, processes)
+}
+
+fn process(pid: u32, is_alone: bool) -> Option<Process> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let read = of_process(pid, &stat)?;
+    // Clock ticks are too long for a process that lives for a few of them.
+    let first_thread = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok();
+    let exact = first_thread.and_then(|text| text.split_whitespace().next()?.parse().ok());
+    Some(Process {
+        own: read.own.max(Duration::from_nanos(exact.unwrap_or_default())),
+        wants: threads_want(pid, &stat, is_alone),
+        ..read
+    })
 }
 
 /// Whether a thread of a process runs or waits for a CPU, or for a disk where nothing but the host can be why.
@@ -99,13 +127,17 @@ fn field(stat: &str, number: usize) -> Option<&str> {
     fields.split_whitespace().nth(number - 3)
 }
 
-fn of_process(stat: &str) -> Option<Usage> {
+/// What its line says; whether it wants a CPU is not looked at.
+fn of_process(pid: u32, stat: &str) -> Option<Process> {
     let field = |number: usize| field(stat, number)?.parse::<u64>().ok();
-    let ticks: u64 = [14, 15, 16, 17].into_iter().filter_map(field).sum();
     let per_second = rustix::param::clock_ticks_per_second().max(1);
-    Some(Usage {
-        cpu: Duration::from_millis(ticks * 1000 / per_second),
+    let time = |ticks: u64| Duration::from_millis(ticks * 1000 / per_second);
+    Some(Process {
+        id: Identity { pid, since: field(22)? },
+        own: time(field(14)? + field(15)?),
+        waited: time(field(16)? + field(17)?),
         memory_bytes: field(24)? * rustix::param::page_size() as u64,
+        wants: false,
     })
 }
 
@@ -147,16 +179,16 @@ mod tests {
         let per_second = rustix::param::clock_ticks_per_second();
         let page = rustix::param::page_size() as u64;
         let stat = format!("7 (a) S 9 (b)) S 1 7 7 0 -1 0 0 0 0 0 {per_second} 0 {per_second} 0 20 0 1 0 5 1000 3 0");
-        let usage = of_process(&stat).unwrap();
-        assert_eq!(
-            usage,
-            Usage {
-                cpu: Duration::from_secs(2),
-                memory_bytes: 3 * page
-            }
-        );
-        assert_eq!(of_process("7 (a) S 1"), None);
-        assert_eq!(of_process(""), None);
+        let expected = Process {
+            id: Identity { pid: 7, since: 5 },
+            own: Duration::from_secs(1),
+            waited: Duration::from_secs(1),
+            memory_bytes: 3 * page,
+            wants: false,
+        };
+        assert_eq!(of_process(7, &stat), Some(expected));
+        assert_eq!(of_process(7, "7 (a) S 1"), None);
+        assert_eq!(of_process(7, ""), None);
     }
 
     #[test]
@@ -176,7 +208,7 @@ mod tests {
         let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
         let seen = (0..1000).any(|_| {
             std::thread::yield_now();
-            !usage(child.id(), u64::MAX).1
+            look(child.id(), u64::MAX).1.iter().all(|one| !one.wants)
         });
         child.kill().unwrap();
         child.wait().unwrap();
@@ -196,8 +228,10 @@ mod tests {
     fn this_process_uses_memory_and_is_a_member_of_its_tree() {
         let own = std::process::id();
         assert_eq!(members(own).first(), Some(&own));
-        assert!(usage(own, u64::MAX).0.memory_bytes > 0);
-        assert!(usage(own, 0).0.memory_bytes > 0);
-        assert!(usage(own, 0).1, "it runs, for it looks");
+        assert!(look(own, u64::MAX).0.memory_bytes > 0);
+        let (usage, processes) = look(own, 0);
+        assert!(usage.memory_bytes > 0 && usage.cpu > Duration::ZERO);
+        let this = processes.iter().find(|one| one.id.pid == own).unwrap();
+        assert!(this.wants, "it runs, for it looks");
     }
 }

@@ -118,6 +118,16 @@ async fn programs_that_use_too_much_are_wrong_and_harm_nobody() {
             Over(Limit::Cpu),
         ),
         (
+            "loops in children of which the kernel keeps no account",
+            in_function(
+                "import os, signal, time\n    signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n    while True:\n        \
+                 if os.fork() == 0:\n            end = time.process_time() + 0.015\n            \
+                 while time.process_time() < end: pass\n            os._exit(0)\n        \
+                 try: os.wait()\n        except ChildProcessError: pass",
+            ),
+            Over(Limit::Cpu),
+        ),
+        (
             "starts threads for ever",
             after("import threading, time\nwhile True: threading.Thread(target=time.sleep, args=(100,)).start()"),
             Wrong("can't start new thread"),

@@ -4,7 +4,9 @@ use minijinja::Value;
 use minijinja::value::ValueKind;
 use serde_json::Value as Json;
 use tidemill_domain::{GraderSpec, JsonCheck, Normaliser, Words};
-use tidemill_scoring::Normalisation;
+use tidemill_scoring::{Normalisation, Rouge};
+
+mod number;
 
 /// Letters name at most this many choices.
 const LETTERS: usize = 26;
@@ -42,20 +44,31 @@ pub(crate) fn resolve(
         GraderSpec::Choice { .. } => letters(&targets, choices),
         GraderSpec::Numeric { .. } => {
             let targets = texts(&targets)?;
-            match targets.iter().find(|target| !target.chars().any(char::is_numeric)) {
-                Some(target) => Err(format!("{target:?} holds no number")),
-                None => Ok(Answer::plain(targets)),
-            }
+            let doubts = targets.iter().map(|target| number::doubt(target));
+            let doubts: Vec<Option<String>> = doubts.collect::<Result<_, String>>()?;
+            Ok(Answer {
+                ambiguity: doubts.into_iter().flatten().next(),
+                ..Answer::plain(targets)
+            })
         }
         GraderSpec::Exact { .. }
         | GraderSpec::ExactNormalised { .. }
         | GraderSpec::Regex { .. }
         | GraderSpec::RegexChain { .. }
         | GraderSpec::F1 { .. } => wanted(grader, &targets, unanswerable),
-        GraderSpec::Math { .. } | GraderSpec::Code { .. } | GraderSpec::Pipelines { .. } => {
-            Ok(Answer::plain(texts(&targets)?))
+        GraderSpec::Math { .. } => {
+            let targets = texts(&targets)?;
+            match targets.iter().find(|target| is_no_formula(target)) {
+                Some(target) => Err(format!("{target:?} holds no answer: nothing is left of it but marks")),
+                None => Ok(Answer::plain(targets)),
+            }
         }
-        GraderSpec::Rouge { .. } | GraderSpec::Bleu { .. } | GraderSpec::Chrf { .. } => {
+        GraderSpec::Code { .. } | GraderSpec::Pipelines { .. } => Ok(Answer::plain(texts(&targets)?)),
+        GraderSpec::Rouge { stem, .. } => {
+            let targets = texts(&targets)?;
+            has_words(&targets, Rouge { stem: *stem })
+        }
+        GraderSpec::Bleu { .. } | GraderSpec::Chrf { .. } => {
             let targets = texts(&targets)?;
             tidemill_scoring::comparable(&targets).map_err(|error| error.to_string())?;
             Ok(Answer::plain(targets))
@@ -87,10 +100,12 @@ fn json_of(value: &Value) -> Result<Json, String> {
     match value.kind() {
         ValueKind::None => Ok(Json::Null),
         ValueKind::Bool => Ok(Json::Bool(value.is_true())),
-        ValueKind::Number => match value.as_i64().filter(|_| value.is_integer()) {
-            Some(number) => Ok(number.into()),
-            None => f64::try_from(value.clone()).map(Json::from).map_err(wrong),
+        ValueKind::Number if value.is_integer() => match (value.as_i64(), u64::try_from(value.clone())) {
+            (Some(number), _) => Ok(number.into()),
+            (None, Ok(number)) => Ok(number.into()),
+            (None, Err(_)) => Err(format!("holds {value}, a whole number of more than 64 bits")),
         },
+        ValueKind::Number => f64::try_from(value.clone()).map(Json::from).map_err(wrong),
         ValueKind::String => Ok(value.to_string().into()),
         ValueKind::Seq | ValueKind::Iterable => {
             let elements = value.try_iter().map_err(wrong)?.checked();
@@ -118,8 +133,38 @@ fn given(targets: &[Value]) -> Result<Vec<String>, String> {
     texts.filter(is_given).collect()
 }
 
+/// What stands around a formula, and nothing within.
+fn is_no_formula(target: &str) -> bool {
+    // Escaped braces are the empty set.
+    let marks = target.replace("\\{", "s").replace("\\boxed", "").replace("\\fbox", "");
+    let is_mark = |letter: char| letter.is_whitespace() || "${}\\()[].,;:…?!".contains(letter);
+    marks.chars().all(is_mark)
+}
+
+/// ROUGE compares words of ASCII letters and digits: a target without one equals no answer, and one beside others is in doubt.
+fn has_words(targets: &[String], rouge: Rouge) -> Result<Answer, String> {
+    let mut wordless = Vec::new();
+    for target in targets {
+        let own = rouge.score(target, std::slice::from_ref(target));
+        if own.map_err(|error| error.to_string())?.one.f1 <= 0.0 {
+            wordless.push(target);
+        }
+    }
+    let why = "has no words as ROUGE counts them, which are of the letters a to z and digits";
+    match wordless.first() {
+        Some(target) if wordless.len() == targets.len() => Err(format!(
+            "{target:?} {why}, so that every answer would be worth 0; chrf compares any script"
+        )),
+        wordless => Ok(Answer {
+            ambiguity: wordless.map(|target| format!("{target:?} {why}; take it out")),
+            ..Answer::plain(targets.to_vec())
+        }),
+    }
+}
+
 fn json_error(target: &str) -> Option<String> {
-    let error = serde_json::from_str::<serde::de::IgnoredAny>(target).err()?;
+    // As it will be read: a number that no float holds, or half a character, is JSON only by its looks.
+    let error = serde_json::from_str::<Json>(target).err()?;
     Some(format!("{target:?} is not JSON: {error}"))
 }
 

@@ -3,6 +3,7 @@
 //! Files are streamed; only the rows that a caller keeps stay in memory.
 
 mod columns;
+mod exact;
 mod lines;
 mod quotes;
 mod records;
@@ -12,6 +13,8 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
+
+pub(crate) use exact::exact;
 
 /// A data file that was named by a suite and exists.
 #[derive(Debug, Clone)]
@@ -51,6 +54,8 @@ pub(crate) struct Row {
     /// Its line in the file, or its number where a file has no lines; from 1.
     pub(crate) number: u64,
     pub(crate) columns: Map<String, Value>,
+    /// Columns that are there and hold no text, nor anything that a template could show.
+    pub(crate) unread: Vec<String>,
 }
 
 /// Why a row, or what follows in the file, cannot be read.
@@ -74,6 +79,7 @@ impl DataFile {
         if metadata.is_dir() {
             return Err(format!("{} is a folder, not a file", path.display()));
         }
+        is_file(&path, &metadata)?;
         Ok(Self {
             written: written.to_owned(),
             path,
@@ -116,6 +122,14 @@ impl RowError {
             row: None,
             message: error.to_string(),
         }
+    }
+}
+
+/// Says that something is no file: reading from a pipe waits for whoever writes into it, and a second time finds nothing.
+pub(crate) fn is_file(path: &Path, metadata: &std::fs::Metadata) -> Result<(), String> {
+    match metadata.is_file() {
+        true => Ok(()),
+        false => Err(format!("{} is a pipe or a device, not a file", path.display())),
     }
 }
 

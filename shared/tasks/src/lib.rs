@@ -28,6 +28,7 @@ mod groups;
 mod ids;
 mod judge_spec;
 mod looked;
+mod null;
 mod options;
 mod overrides;
 mod render;

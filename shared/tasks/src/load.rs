@@ -4,6 +4,7 @@ use std::path::Path;
 
 use tidemill_domain::{Benchmark, Manifest};
 
+use crate::data::is_file;
 use crate::error::{Place, Problems, SuiteErrors, Warning};
 use crate::sink::{Sink, Stopped};
 use crate::{decode, groups, render, task};
@@ -52,6 +53,13 @@ pub fn load(path: &Path, sink: &mut dyn Sink) -> Result<Loaded, LoadError> {
 }
 
 pub(crate) fn read(path: &Path, problems: &mut Problems) -> Option<String> {
+    if let Ok(metadata) = path.metadata()
+        && !metadata.is_dir()
+        && let Err(message) = is_file(path, &metadata)
+    {
+        problems.error(Place::of(path), message);
+        return None;
+    }
     let bytes = match std::fs::read(path) {
         Ok(bytes) => bytes,
         Err(error) => {

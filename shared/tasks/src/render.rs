@@ -21,7 +21,7 @@ use crate::judge_spec;
 use crate::material;
 use crate::shots::{Shots, continuation};
 use crate::sink::{Sink, Stopped};
-use crate::template::{Filter, Template, context, environment};
+use crate::template::{Filter, Template, environment, row_context};
 
 /// Renders a benchmark into the sink, block by block; `None` when anything in it is wrong, after reporting all of it.
 pub(crate) fn benchmark(
@@ -292,7 +292,7 @@ impl Rendering<'_> {
             seen += 1;
             match row {
                 Ok(row) => {
-                    let context = context(&row.columns);
+                    let context = row_context(&row);
                     if self.passes(&row, &context) {
                         kept += 1;
                         if let Some(item) = self.item(&row, &context) {
@@ -515,6 +515,9 @@ fn label(column: &Option<Located<String>>, row: &Row) -> Result<Option<String>, 
     }
 }
 
+/// Weights whose squares, and sums of a billion of these, every float can hold.
+const WEIGHTS: std::ops::RangeInclusive<f64> = 1e-100..=1e100;
+
 /// How much a row counts.
 fn weight(column: &Option<Located<String>>, row: &Row) -> Result<f64, String> {
     let Some(column) = column.as_ref().map(|column| &column.value) else {
@@ -527,7 +530,12 @@ fn weight(column: &Option<Located<String>>, row: &Row) -> Result<f64, String> {
         None => return Err(missing_column(column, row)),
     };
     match weight {
-        Some(weight) if weight.is_finite() && weight > 0.0 => Ok(weight),
+        Some(weight) if WEIGHTS.contains(&weight) => Ok(weight),
+        Some(weight) if weight.is_finite() && weight > 0.0 => Err(format!(
+            "column {column} holds {weight:e}; a weight must be from {:e} to {:e}, for their squares are added up",
+            WEIGHTS.start(),
+            WEIGHTS.end()
+        )),
         _ => Err(format!(
             "column {column} must hold a number above 0, not {}; leave rows out that do not count, by filter",
             row.columns[column]

@@ -15,7 +15,7 @@ use crate::faults::Faults;
 use crate::ids::{column_id, content_digest};
 use crate::render::Templates;
 use crate::shots_spec::{Choice, Form, ShotsEntry};
-use crate::template::{Template, context};
+use crate::template::{Template, row_context};
 
 /// Examples that are drawn for each item are all in memory: at most so many bytes.
 const MAX_POOL_BYTES: usize = 256 << 20;
@@ -236,7 +236,7 @@ impl Rendering<'_, '_> {
     }
 
     fn example(&self, row: &Row) -> Result<Example, String> {
-        let context = context(&row.columns);
+        let context = row_context(row);
         let mut example = Example {
             digest: content_digest(&row.columns),
             text: String::new(),

@@ -7,6 +7,12 @@ use minijinja::value::ValueKind;
 use minijinja::{Environment, Error, ErrorKind, Expression, UndefinedBehavior, Value, escape_formatter};
 use serde_json::{Map, Value as Json};
 
+use crate::data::Row;
+use crate::null;
+
+/// What a template is told of a column that holds a picture, for one.
+const NO_TEXT: &str = "holds bytes that are no UTF-8 text";
+
 /// A template makes at most so many steps for a row, about a tenth of a second: loops in loops would take hours.
 const MAX_STEPS: u64 = 5_000_000;
 
@@ -22,6 +28,7 @@ pub(crate) fn environment<'s>() -> Environment<'s> {
     }
     // Task authors write `answer.split(...)`, as Jinja lets them.
     environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+    environment.add_test("none", null::is_null);
     environment.set_formatter(|output, state, value| {
         if value.is_none() {
             return Err(Error::new(ErrorKind::InvalidOperation, "is null"));
@@ -64,28 +71,30 @@ impl<'e> Template<'e> {
 
     /// The value for one row; never undefined or null.
     pub(crate) fn evaluate(&self, row: &Value) -> Result<Value, String> {
+        let value = self.value_of(row).map_err(|error| describe(&error))?;
+        if let Self::Expression { source, .. } = self {
+            match value.kind() {
+                ValueKind::Undefined => return Err(format!("`{source}` is undefined")),
+                ValueKind::None => return Err(format!("`{source}` is null")),
+                _ => {}
+            }
+        }
+        match null::became_a_word(row, &value, |row| self.value_of(row)) {
+            Some(said) => Err(said),
+            None => Ok(value),
+        }
+    }
+
+    fn value_of(&self, row: &Value) -> Result<Value, Error> {
         match self {
-            Self::Text(template) => {
-                let text = template.render(row.clone()).map_err(|error| describe(&error))?;
-                Ok(Value::from(text))
-            }
-            Self::Expression { source, compiled } => {
-                let value = compiled.eval(row.clone()).map_err(|error| describe(&error))?;
-                match value.kind() {
-                    ValueKind::Undefined => Err(format!("`{source}` is undefined")),
-                    ValueKind::None => Err(format!("`{source}` is null")),
-                    _ => Ok(value),
-                }
-            }
+            Self::Text(template) => template.render(row.clone()).map(Value::from),
+            Self::Expression { compiled, .. } => compiled.eval(row.clone()),
         }
     }
 
     /// The text for one row.
     pub(crate) fn render(&self, row: &Value) -> Result<String, String> {
-        match self {
-            Self::Text(template) => template.render(row.clone()).map_err(|error| describe(&error)),
-            Self::Expression { .. } => self.evaluate(row).map(|value| value.to_string()),
-        }
+        self.evaluate(row).map(|value| value.to_string())
     }
 }
 
@@ -155,7 +164,17 @@ pub(crate) fn check_expression(source: &str) -> Result<(), String> {
     }
 }
 
-/// A row as templates see it.
+/// A row as templates see it, with a word of what it holds that is no text.
+pub(crate) fn row_context(row: &Row) -> Value {
+    let no_text = |name: &String| Value::from(Error::new(ErrorKind::InvalidOperation, format!("`{name}` {NO_TEXT}")));
+    let columns = row
+        .columns
+        .iter()
+        .map(|(name, value)| (name.as_str(), template_value(value)));
+    Value::from_pairs(columns.chain(row.unread.iter().map(|name| (name.as_str(), no_text(name)))))
+}
+
+/// Columns as templates see them.
 pub(crate) fn context(columns: &Map<String, Json>) -> Value {
     Value::from_pairs(
         columns
@@ -196,6 +215,7 @@ fn describe(error: &Error) -> String {
         (ErrorKind::OutOfFuel, ..) => format!("takes more than {MAX_STEPS} steps: does a loop go on for too long?"),
         (ErrorKind::UndefinedError, detail, _) if !detail.is_empty() => detail.to_owned(),
         (ErrorKind::InvalidOperation, "is null", Some(expression)) => format!("`{expression}` is null"),
+        (ErrorKind::InvalidOperation, detail, _) if detail.ends_with(NO_TEXT) => detail.to_owned(),
         (_, "", Some(expression)) => format!("{kind} in `{expression}`"),
         (_, "", None) => kind.to_string(),
         (_, detail, _) => match error.line() {
@@ -208,6 +228,23 @@ fn describe(error: &Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_column_that_holds_no_text_is_told_so() {
+        let row = Row {
+            number: 1,
+            columns: Map::from_iter([("q".to_owned(), Json::from("x"))]),
+            unread: vec!["bin".to_owned()],
+        };
+        let environment = environment();
+        for source in ["{{ bin }}", "{{ bin }}.", "{{ q }}{{ bin }}"] {
+            let template = Template::value(&environment, source).unwrap();
+            let said = template.render(&row_context(&row)).unwrap_err();
+            assert_eq!(said, "`bin` holds bytes that are no UTF-8 text", "{source}");
+        }
+        let template = Template::text(&environment, "{{ q }}").unwrap();
+        assert_eq!(template.render(&row_context(&row)).unwrap(), "x");
+    }
 
     #[test]
     fn a_template_whose_loops_go_on_for_too_long_is_an_error() {

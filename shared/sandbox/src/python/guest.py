@@ -2,6 +2,7 @@
 
 import _operator as operators
 import io
+from time import monotonic
 
 
 def described(error):
@@ -56,6 +57,8 @@ def loaded(source):
     import types
 
     builtins.exit = builtins.quit = sys.exit
+    # What an editor puts before a file is no part of it.
+    source = source.removeprefix("\ufeff")
     with open(PROGRAM, "w", encoding="utf-8", errors="surrogatepass") as file:
         file.write(source)
     module = types.ModuleType("program")
@@ -69,7 +72,7 @@ def loaded(source):
 class Program(Side):
     """The program's side: what cannot be sent stays here and has a number."""
 
-    taken = 1000
+    keeps_iterators = True
     deepest = DEPTH * 3 // 4
 
     def __init__(self, names, sink, printing):
@@ -81,6 +84,7 @@ class Program(Side):
         self.count = 0
         self.theirs = ()
         self.loop = None
+        self.failed = {}
 
     def named(self, name):
         kind = self.names.get(name)
@@ -95,6 +99,20 @@ class Program(Side):
         if kind is None or not is_plain_class(kind):
             kind = self.names[name] = type(name, (), {"__module__": "program"})
         return object.__new__(kind)
+
+    def enumeration(self, name, base, mixed, members):
+        """The program's enumeration of that name, or one that has nothing but the members."""
+        import enum
+
+        kind = self.named(name)
+        if kind is None or not issubclass(kind, enum.Enum):
+            if not members:
+                raise ValueError("the program has no enumeration %s, and the tests' is more than its members" % name)
+            kind = self.names[name] = made_enumeration(name, base, mixed, members, "program")
+        return kind
+
+    def factory(self, factory):
+        return factory
 
     def write_other(self, writer, value):
         number = self.numbers.get(id(value))
@@ -123,7 +141,9 @@ class Program(Side):
 
     def release(self, numbers):
         for number in numbers:
-            self.numbers.pop(id(self.kept.pop(number, None)), None)
+            value = self.kept.pop(number, None)
+            self.numbers.pop(id(value), None)
+            self.failed.pop(id(value), None)
 
     def do(self, deed, target, arguments, named):
         target = self.target(target)
@@ -134,19 +154,20 @@ class Program(Side):
                 if not (issubclass(target, tuple) and hasattr(target, "_fields")):
                     self.write_other(Writer(None), made)
             return made
-        if deed == "await":
+        if deed in AWAITED:
             import asyncio
 
             if self.loop is None:
                 self.loop = asyncio.new_event_loop()
-            return self.loop.run_until_complete(awaited(target))
+            return self.loop.run_until_complete(AWAITED[deed](target))
         if deed == "more":
-            taken = []
-            for value in target:
-                taken.append(value)
-                if len(taken) == self.taken:
-                    break
-            return tuple(taken)
+            return self.more(target, *arguments)
+        if deed == "send":
+            return one_more(target.send, arguments[0])
+        if deed == "throw":
+            import builtins
+
+            return one_more(target.throw, getattr(builtins, arguments[0])(*arguments[1]))
         if deed in ("copy", "deepcopy"):
             import copy
 
@@ -155,11 +176,44 @@ class Program(Side):
             return getattr(operators, deed[2:])(arguments[0], target)
         return (DEEDS.get(deed) or getattr(operators, deed))(target, *arguments)
 
+    def more(self, iterator, most):
+        """Some values of an iterator, whether it ended, and what it gave then.
+
+        What would show that more than one was asked for ends the taking: that one takes long, prints, or fails.
+        """
+        failed = self.failed.pop(id(iterator), None)
+        if failed is not None:
+            raise failed
+        taken = []
+        until = monotonic() + 0.002
+        try:
+            while True:
+                taken.append(next(iterator))
+                if len(taken) >= most or monotonic() > until or self.has_printed():
+                    return (tuple(taken), False, None)
+        except StopIteration as end:
+            return (tuple(taken), True, end.value)
+        except BaseException as error:
+            if not taken:
+                raise
+            self.failed[id(iterator)] = error
+            return (tuple(taken), False, None)
+
+    def has_printed(self):
+        try:
+            self.flush()
+        except Exception:
+            return False
+        return bool(self.sink.kept)
+
+    def flush(self):
+        self.printing.flush()
+        sys.stdout.flush()
+
     def printed(self):
         """What was printed since the last look, where the program did not put something else in the place."""
         try:
-            self.printing.flush()
-            sys.stdout.flush()
+            self.flush()
         except Exception:
             return ""
         text = self.sink.kept.decode("utf-8", "replace")
@@ -175,6 +229,29 @@ def traits(kind):
 
 async def awaited(value):
     return await value
+
+
+async def next_awaited(value):
+    return await type(value).__anext__(value)
+
+
+async def entered(value):
+    return await type(value).__aenter__(value)
+
+
+async def left(value):
+    return await type(value).__aexit__(value, None, None, None)
+
+
+AWAITED = {"await": awaited, "anext": next_awaited, "aenter": entered, "aexit": left}
+
+
+def one_more(step, argument):
+    """As several values are given: the one that comes of a step, or that it ended and what it gave."""
+    try:
+        return ((step(argument),), False, None)
+    except StopIteration as end:
+        return ((), True, end.value)
 
 
 def is_instance(kind, value):
@@ -197,12 +274,19 @@ for _deed in (iter, next, len, bool, str, repr, int, float, complex, abs, round,
 def raised(error):
     """What is said of an exception: its type and its bases by module and name, its text and its arguments, and where it was."""
     bases = tuple((str(kind.__module__), kind.__name__[:100]) for kind in type(error).__mro__)
-    return (type(error).__name__[:100], bases, said(error), tuple(error.args), line_of(error))
+    arguments = tuple(error.args)
+    if isinstance(error, GROUPS):
+        arguments = (error.message, tuple(map(raised, error.exceptions)))
+    return (type(error).__name__[:100], bases, said(error), arguments, line_of(error))
 
 
 def answer(program, frame):
     graph = Graph(program)
-    deed, target, arguments, named, released, program.theirs = graph.read(frame)
+    try:
+        deed, target, arguments, named, released, program.theirs = graph.read(frame)
+    except Exception as error:
+        # Of no type that a test could wait for.
+        return b"V" + Graph(program).message((False, ("what the tests pass cannot be made", (), said(error), (), 0), ""))
     graph.remember()
     first = len(graph.objects)
     program.release(released)

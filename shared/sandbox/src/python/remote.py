@@ -18,7 +18,9 @@ class Remote:
     def __getattr__(self, name):
         if name in ("__name__", "__qualname__") and isinstance(self._target_there, str):
             return self._target_there
-        if name.startswith("__") and name.endswith("__") and name not in ("__name__", "__dict__", "__members__"):
+        if name in UNTOLD and isinstance(self._target_there, str):
+            self._of_tests.cannot("the tests ask for %s of %s, which stays with the program" % (name, self._target_there))
+        if name.startswith("__") and name.endswith("__") and name not in TOLD:
             raise AttributeError(name)
         return ask(self, "getattr", (name,))
 
@@ -47,6 +49,11 @@ class Remote:
         raise TypeError("an object of the program's cannot be pickled")
 
 
+# Names of Python's own that are asked for there, and those of what a function is made of, which cannot come.
+TOLD = frozenset("__name__ __qualname__ __dict__ __members__ __annotations__ __defaults__ __kwdefaults__".split())
+UNTOLD = frozenset("__code__ __globals__ __closure__ __signature__".split())
+
+
 def target_of(remote):
     return object.__getattribute__(remote, "_target_there")
 
@@ -55,13 +62,36 @@ def ask(remote, deed, arguments=(), named=()):
     return remote._of_tests.ask(deed, remote._target_there, arguments, named)
 
 
-def more(iterator):
-    """The values of an iterator there, many at a time."""
+def lazily(iterator):
+    """The values of an iterator there: one at a time, then several, of which none shows that it came before it was asked for."""
+    asked, ahead, sent = 0, [], None
     while True:
-        taken = ask(iterator, "more")
-        yield from taken
-        if not taken:
-            return
+        if sent is not None:
+            if ahead:
+                iterator._of_tests.cannot("the tests send something into an iterator that has gone on already")
+            taken, ended, given = ask(iterator, "send", (sent,))
+        elif not ahead:
+            asked += 1
+            taken, ended, given = ask(iterator, "more", (1 << min(max(asked - ONE_BY_ONE, 0), 10),))
+        ahead.extend(taken)
+        while ahead:
+            try:
+                sent = yield ahead.pop(0)
+            except Exception as error:
+                if ahead or type(error).__module__ != "builtins":
+                    iterator._of_tests.cannot("the tests throw something into an iterator that does not reach it")
+                taken, ended, given = ask(iterator, "throw", (type(error).__name__, error.args))
+                ahead.extend(taken)
+                sent = None
+            if sent is not None:
+                break
+        else:
+            if ended:
+                return given
+
+
+# So many values of an iterator are asked for one by one.
+ONE_BY_ONE = 16
 
 
 def call_of(remote, *arguments, **named):
@@ -74,7 +104,7 @@ def call_of(remote, *arguments, **named):
 
 def iter_of(remote):
     iterator = ask(remote, "iter")
-    return more(iterator) if isinstance(iterator, Remote) else iter(iterator)
+    return lazily(iterator) if isinstance(iterator, Remote) else iter(iterator)
 
 
 def next_of(remote):
@@ -90,6 +120,23 @@ def contains_of(remote, value):
     if remote._is_made or isinstance(value, Remote):
         return ask(remote, "contains", (value,))
     return any(value is one or value == one for one in remote)
+
+
+async def next_awaited_of(remote):
+    try:
+        return ask(remote, "anext")
+    except ProgramError as error:
+        if str(error).startswith("StopAsyncIteration:"):
+            raise StopAsyncIteration from None
+        raise
+
+
+async def entered_of(remote):
+    return ask(remote, "aenter")
+
+
+async def left_of(remote, *_):
+    ask(remote, "aexit")
 
 
 def awaited_of(remote, *_):
@@ -162,6 +209,9 @@ USES = {
     "contains": {"__contains__": contains_of},
     "reversed": {"__reversed__": asking("reversed")},
     "enter": {"__enter__": asking("enter"), "__exit__": lambda remote, *_: ask(remote, "leave") and None},
+    "aiter": {"__aiter__": lambda remote: remote},
+    "anext": {"__anext__": next_awaited_of},
+    "aenter": {"__aenter__": entered_of, "__aexit__": left_of},
     "await": {
         "__await__": await_of,
         "__next__": awaited_of,
@@ -177,7 +227,8 @@ def remote_kind(name, traits):
     """The class of remote objects of a type of that name, which can do so much."""
     kind = KINDS.get((name, traits))
     if kind is None:
-        contents = {"__slots__": (), "__module__": "program"}
+        told = property(lambda remote: ask(remote, "getattr", ("__doc__",)))
+        contents = {"__slots__": (), "__module__": "program", "__doc__": told}
         for number, trait in enumerate(TRAITS):
             if traits >> number & 1:
                 contents.update(USES[trait])
@@ -226,9 +277,13 @@ def is_class(name, known, source):
     return False
 
 
+# What neither a function nor a class does.
+NOT_OF_FUNCTIONS = "next await enter reversed aiter anext aenter".split()
+
+
 def entry_point(tests, name):
     """What stands for a name of the program's: an exception is known by its name, and caught by that."""
     if name[:1].isupper() and name.endswith(("Error", "Exception", "Warning")):
         return type(name, (Exception,), {"__module__": "program"})
-    all_but = sum(1 << number for number, trait in enumerate(TRAITS) if trait not in ("next", "await", "enter", "reversed"))
+    all_but = sum(1 << number for number, trait in enumerate(TRAITS) if trait not in NOT_OF_FUNCTIONS)
     return remote_kind("Remote", all_but)(tests, name, "function")

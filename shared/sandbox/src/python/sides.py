@@ -1,19 +1,35 @@
 
 
+# Exceptions of several, where Python has them.
+GROUPS = getattr(builtins, "BaseExceptionGroup", ())
+
 # What an object of the program's can do, by which the tests' side knows how it may be used; a number has a bit for each.
-TRAITS = "call iter next len getitem contains await reversed enter".split()
+TRAITS = "call iter next len getitem contains await reversed enter aiter anext aenter".split()
 
 
 class Side:
     """What the two sides of a call have in common: objects that are known by name on both, or that stay where they are."""
 
-    taken = 1000000
+    # Iterators stay where they are, and give their values when they are asked.
+    keeps_iterators = False
     # What came from the program is within what may go back to it.
     deepest = DEPTH
 
     def named(self, name):
         """The class of that name of this side."""
         raise NotImplementedError
+
+    def enumeration(self, name, base, mixed, members):
+        """The enumeration of that name of this side."""
+        raise NotImplementedError
+
+    def factory(self, factory):
+        """What is sent of a function that gives a defaultdict's missing values."""
+        raise NotImplementedError
+
+    def lazily(self, _target):
+        """The values of an iterator of the other side, when they are asked for."""
+        raise ValueError("an iterator from where none comes")
 
     def wrote(self, writer, value, depth):
         """Writes what goes another way than its base would; whether it did."""
@@ -24,8 +40,17 @@ class Side:
             return True
         enum = sys.modules.get("enum")
         if enum is not None and isinstance(value, enum.Enum) and self.is_shared(type(value)):
-            writer.text(b"m", type(value).__name__)
-            writer.text(b"s", value.name)
+            kind = writer.graph.number("enumeration", type(value))
+            if value.name in type(value).__members__:
+                writer.count(b"m", kind)
+                writer.text(b"s", value.name)
+            else:
+                # Several flags in one.
+                writer.count(b"M", kind)
+                writer.value(value.value, depth)
+            return True
+        if enum is not None and isinstance(value, type(enum.Enum)) and self.is_shared(value):
+            writer.count(b"@", writer.graph.number("enumeration", value))
             return True
         if self.is_shared(type(value)) and is_plain_class(type(value)):
             writer.count(b"@", writer.graph.number("object", value))
@@ -35,9 +60,14 @@ class Side:
     def read(self, reader, letter, depth):
         if letter == b"n":
             return self.tuple_of(reader.text(), reader.value(depth + 1), reader.value(depth + 1))
-        if letter == b"m":
-            kind, name = self.named(reader.text()), reader.value(depth + 1)
-            return kind.__members__[name]
+        if letter in (b"m", b"M"):
+            number = reader.size_of_table()
+            if reader.graph.kinds[number] != "enumeration":
+                raise ValueError("no enumeration")
+            kind, value = reader.graph.objects[number], reader.value(depth + 1)
+            return kind.__members__[value] if letter == b"m" else kind(value)
+        if letter == b"G":
+            return self.lazily(reader.value(depth + 1))
         if letter == b"h":
             return self.read_kept(reader.values(depth, 3))
         raise ValueError("an unknown letter")
@@ -54,8 +84,18 @@ class Side:
         contents = {field: property(itemgetter(number)) for number, field in enumerate(fields)}
         contents["_fields"] = fields
         contents["_asdict"] = lambda value: dict(zip(fields, value))
+        contents["_make"] = classmethod(lambda kind, values: tuple.__new__(kind, values))
+        contents["_replace"] = replaced
         shown = lambda value: "%s(%s)" % (name, ", ".join("%s=%r" % pair for pair in zip(fields, value)))
         return type(name, (tuple,), {**contents, "__slots__": (), "__repr__": shown})(values)
+
+
+def replaced(value, /, **changes):
+    """A tuple with names like this one, but for some of its values."""
+    made = value._make([changes.pop(field, part) for field, part in zip(value._fields, value)])
+    if changes:
+        raise ValueError("Got unexpected field names: %r" % list(changes))
+    return made
 
 
 def is_plain_class(kind):

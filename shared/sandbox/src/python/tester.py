@@ -24,8 +24,14 @@ class Tests(Side):
         self.classes = set()
         self.released = []
         self.remotes = {}
+        self.unshared = None
+        self.patched = []
+        self.failed_case = None
         self.stdin = sys.stdin
         self.input = builtins.input
+        self.stderr = sys.stderr
+        # Libraries set variables of their own.
+        self.environment = None
 
     def named(self, name):
         kind = self.names.get(name)
@@ -44,11 +50,38 @@ class Tests(Side):
         return tuple(name for name, kind in self.names.items() if isinstance(kind, type) and is_data(kind))
 
     def write_other(self, writer, value):
-        if getattr(value, "gi_code", None) is _going_on.__code__:
-            raise ProgramError("the program's iterator has more than %d values" % self.taken)
+        if getattr(value, "gi_code", None) is lazily.__code__:
+            raise ProgramError("the program's iterator has more than %d values" % MOST_TAKEN)
         raise Unpassable("an object of type %s" % type(value).__name__)
 
+    def enumeration(self, name, base, mixed, members):
+        kind = self.names.get(name)
+        if not isinstance(kind, type) or name not in self.shared() or not hasattr(kind, "__members__"):
+            raise ValueError("a member of an enumeration that the tests do not have")
+        return kind
+
+    def factory(self, factory):
+        """What a function of the tests' gives, which is plain data or cannot be told."""
+        try:
+            return encode(factory())
+        except Exception:
+            return None
+
+    def lazily(self, target):
+        if not isinstance(target, Remote):
+            raise ValueError("no iterator")
+        return lazily(target)
+
+    def cannot(self, why):
+        """The tests do what cannot be done from here, so what comes of them is no verdict."""
+        self.fault = why
+        raise Unpassable(why)
+
     def wrote(self, writer, value, depth):
+        # Its own iterator that has given nothing ahead is where it was.
+        frame = getattr(value, "gi_frame", None) if getattr(value, "gi_code", None) is lazily.__code__ else None
+        if frame is not None and not frame.f_locals.get("ahead"):
+            value = frame.f_locals["iterator"]
         if isinstance(value, Remote):
             writer.out.append(b"h")
             for part in (target_of(value), "", 0):
@@ -75,9 +108,7 @@ class Tests(Side):
 
     def ask(self, deed, target, arguments=(), named=()):
         """Has the program's side do something, and gives what comes of it."""
-        if sys.stdin is not self.stdin or builtins.input is not self.input:
-            self.fault = "the tests put something in the place of standard input, which does not reach the program"
-            raise Unpassable(self.fault)
+        self.look_around()
         graph = Graph(self)
         released = tuple(self.released)
         del self.released[: len(released)]
@@ -93,6 +124,20 @@ class Tests(Side):
         if reply is None:
             os._exit(3)
         return self.result(graph, reply)
+
+    def look_around(self):
+        """Whether the tests rely on what both would share in one process: what cannot be right is no verdict, and what may be
+        right all the same is none if it fails."""
+        if sys.stdin is not self.stdin or builtins.input is not self.input:
+            self.cannot("the tests put something in the place of standard input, which does not reach the program")
+        if self.patched:
+            self.cannot("the tests put something in the place of %s, which does not reach the program" % self.patched[-1])
+        if self.environment is not None and dict(os.environ) != self.environment:
+            self.cannot("the tests set variables of the environment, which do not reach the program")
+        if sys.stderr is not self.stderr:
+            self.unshared = "the tests put something in the place of standard error, where the program's messages do not come"
+        if not all(name.startswith(OF_LIBRARIES) for name in os.listdir("/tmp")):
+            self.unshared = "the tests made files in /tmp, which the program has not"
 
     def result(self, graph, reply):
         try:
@@ -119,7 +164,11 @@ class Tests(Side):
                 continue
             if issubclass(known, (StopIteration, StopAsyncIteration)):
                 break
-            error = exception_of(known, name == kind, kind, said, arguments)
+            if issubclass(known, GROUPS):
+                arguments = (arguments[0], [self.exception(*part) for part in arguments[1]])
+                error = known(*arguments)
+            else:
+                error = exception_of(known, name == kind, kind, said, arguments)
             error.program_line = line
             return error
         return ProgramError("%s: %s" % (kind, said))
@@ -127,12 +176,24 @@ class Tests(Side):
     def known_exception(self, module, name):
         if module == "program":
             known = self.names.get(name)
+            if not is_of_tests(known):
+                return None
         elif module == "builtins" or module in EXCEPTIONS:
             known = getattr(sys.modules.get(module), name, None)
         else:
             return None
-        return known if isinstance(known, type) and issubclass(known, Exception) else None
+        return known if isinstance(known, type) and issubclass(known, (Exception, SystemExit, GROUPS)) else None
 
+
+def is_of_tests(known):
+    """A class that the tests define, on nothing but classes that mean themselves: one of a library may steer the tests."""
+    if not isinstance(known, type) or known.__module__ not in ("tests", "program"):
+        return False
+    return all(kind.__module__ in ("tests", "program", "builtins") or kind.__module__ in EXCEPTIONS for kind in known.__mro__)
+
+
+# Files that libraries make when they are loaded.
+OF_LIBRARIES = (".", "matplotlib-", "pymp-")
 
 # Modules whose exceptions mean nothing but themselves: one of a library of tests might mean that a test is left out.
 EXCEPTIONS = frozenset(
@@ -187,9 +248,84 @@ def said(error):
         return "what cannot be shown: %s" % type(second).__name__
 
 
+def ends_well(error):
+    """Whether the tests ended themselves as what is well ends; the program's end is none of theirs."""
+    if hasattr(error, "program_line"):
+        return False
+    return error.code is None or error.code in (0, False)
+
+
+def ran_nothing(error):
+    """Whether unittest ended the tests without having run one."""
+    trace = error.__traceback__
+    while trace is not None:
+        frame = trace.tb_frame
+        if frame.f_globals.get("__name__") == "unittest.main":
+            result = getattr(frame.f_locals.get("self"), "result", None)
+            if getattr(result, "testsRun", None) == 0:
+                return True
+        trace = trace.tb_next
+    return False
+
+
+def watch_cases(tests):
+    """A case that fails is a failure, whether the tests look at what unittest says or not."""
+    import unittest
+
+    def watch(name):
+        there = getattr(unittest.TestResult, name)
+
+        def noting(result, case, *error):
+            if error[-1] is not None and tests.failed_case is None:
+                tests.failed_case = error[-1][1]
+            return there(result, case, *error)
+
+        setattr(unittest.TestResult, name, noting)
+
+    for name in ("addError", "addFailure", "addSubTest"):
+        watch(name)
+
+
+def watch_patches(tests):
+    """Notes what the tests have replaced; what is printed, and what is of the tests' own, is theirs to replace."""
+    from unittest import mock
+
+    def watch(kind, shown):
+        enter, leave = kind.__enter__, kind.__exit__
+
+        def entering(patch):
+            given = enter(patch)
+            name = shown(patch)
+            if name is not None:
+                tests.patched.append(name)
+            return given
+
+        def leaving(patch, *error):
+            name = shown(patch)
+            if name in tests.patched:
+                tests.patched.remove(name)
+            return leave(patch, *error)
+
+        kind.__enter__, kind.__exit__ = entering, leaving
+
+    def attribute(patch):
+        if patch.attribute == "stdout" or vars(patch.getter()) is tests.names:
+            return None
+        return patch.attribute
+
+    watch(mock._patch, attribute)
+
+
 def run(tests, job):
     names = tests.names
+    both = job["prelude"] + job["tests"]
     try:
+        if "environ" in both:
+            tests.environment = dict(os.environ)
+        if "unittest" in both:
+            watch_cases(tests)
+        if "mock" in both:
+            watch_patches(tests)
         exec(compile(job["prelude"], "prelude", "exec"), names)
         code = compile(job["tests"], "tests", "exec")
     except BaseException as error:
@@ -202,11 +338,19 @@ def run(tests, job):
     try:
         exec(code, names)
     except SystemExit as error:
-        failed = None if error.code in (None, 0) else "the tests ended with %r" % (error.code,)
+        if ran_nothing(error):
+            return b"B", "unittest finds no tests"
+        failed = None if ends_well(error) else told(error, job)
     except BaseException as error:
-        failed = "%s: %s%s" % (type(error).__name__, said(error), place(error, job["tests"]))
+        failed = told(error, job)
+        if isinstance(error, FileNotFoundError) and not hasattr(error, "program_line"):
+            tests.unshared = "the tests look for the file %r, and the program's files are not here" % (error.filename,)
+    if tests.failed_case is not None:
+        failed = told(tests.failed_case, job)
     if tests.fault is not None:
         return b"B", tests.fault
+    if failed is not None and tests.unshared is not None:
+        return b"B", "%s; %s" % (tests.unshared, failed)
     if failed is not None:
         return b"F", failed + ("" if tests.compared is None else "; " + tests.compared)
     if not tests.calls:
@@ -214,11 +358,25 @@ def run(tests, job):
     return b"P", "passed %d calls" % tests.calls
 
 
+def told(error, job):
+    if isinstance(error, SystemExit) and not hasattr(error, "program_line"):
+        return "the tests ended with %r" % (error.code,)
+    return "%s: %s%s" % (type(error).__name__, said(error), place(error, job["tests"]))
+
+
 def main():
+    import types
+
     channel = moved_channel()
     channel.send(b"R")
     job = start(channel)
-    kind, said = run(Tests(channel, {"__name__": "tests", "__builtins__": builtins}), job)
+    builtins.exit = builtins.quit = sys.exit
+    # Where unittest looks for tests.
+    module = types.ModuleType("tests")
+    module.__dict__["__builtins__"] = builtins
+    sys.modules["launcher"] = sys.modules["__main__"]
+    sys.modules["__main__"] = sys.modules["tests"] = module
+    kind, said = run(Tests(channel, module.__dict__), job)
     channel.send(kind + said.encode("utf-8", "backslashreplace"))
 
 

@@ -11,6 +11,9 @@ import sys
 
 DEPTH = 200
 
+# Values that an iterator of the tests' may have.
+MOST_TAKEN = 1000000
+
 
 class Unpassable(Exception):
     """This value is not plain data."""
@@ -90,8 +93,8 @@ class Writer:
                 return self.standard(name, _STANDARD[name](value), depth + 1)
         if kind.__module__ == "numpy" and getattr(value, "ndim", None) == 0:
             return self.value(value.item(), depth + 1)
-        if hasattr(kind, "__next__") or kind in _VIEWS:
-            return self.iterator(iter(value), depth + 1)
+        if graph is not None and hasattr(kind, "__next__"):
+            return self.iterator(kind, value, depth + 1)
         if graph is not None:
             return graph.side.write_other(self, value)
         raise Unpassable("an object of type %s" % kind.__name__)
@@ -106,14 +109,15 @@ class Writer:
         for part in contents:
             self.value(part, depth + 1)
 
-    def iterator(self, values, depth):
-        """The values of an iterator; where there are many, the first of them, and from where the others come."""
-        most = self.graph.side.taken
+    def iterator(self, kind, values, depth):
+        """The values of an iterator that has them already; of another that it stays where it is, and gives them when asked."""
+        if self.graph.side.keeps_iterators and kind not in _OF_CONTAINERS:
+            self.out.append(b"G")
+            return self.graph.side.write_other(self, values)
         taken = []
         for value in values:
             taken.append(value)
-            if len(taken) == most:
-                self.items(b"G", taken, depth)
+            if len(taken) == MOST_TAKEN:
                 return self.graph.side.write_other(self, values)
         return self.items(b"g", taken, depth)
 
@@ -358,9 +362,51 @@ def _numpy_made(shape, _side):
 _FACTORIES = {"int": int, "float": float, "str": str, "list": list, "dict": dict, "set": set, "tuple": tuple, "bool": bool}
 
 
-def _factory(value, _side):
+def _factory(value, side):
+    """What gives a defaultdict's missing values: a type by its name, else as the side can tell it."""
     factory = value.default_factory
-    return next((name for name, known in _FACTORIES.items() if known is factory), None)
+    name = next((name for name, known in _FACTORIES.items() if known is factory), None)
+    return side.factory(factory) if name is None and factory is not None else name
+
+
+def _made_factory(shape):
+    if type(shape) is bytes:
+        return lambda: decode(shape)
+    return _FACTORIES.get(shape) if shape is None or type(shape) is str else shape
+
+
+# Bases of enumerations that a side makes anew where it has not that one.
+_ENUMERATIONS = ("Flag", "IntEnum", "IntFlag", "StrEnum", "Enum")
+
+
+def definition(kind):
+    """What an enumeration is made of: its base, the type of its values, its members; without these where they do not say all."""
+    bases = [base.__name__ for base in kind.__mro__ if base.__module__ == "enum" and base.__name__ in _ENUMERATIONS]
+    base = bases[0] if bases else "Enum"
+    mixed = kind._member_type_
+    mixed = mixed.__name__ if base in ("Enum", "Flag") and mixed is not object else ""
+    own = [name for one in kind.__mro__ if one.__module__ == kind.__module__ for name, content in vars(one).items() if has_code(content)]
+    try:
+        members = () if own else tuple((name, encode(member.value)) for name, member in kind.__members__.items())
+    except Unpassable:
+        members = ()
+    return base, mixed, members
+
+
+def has_code(content):
+    """A function of Python's of a class, in whichever form; Python puts its own into an enumeration from its module."""
+    content = getattr(content, "__func__", None) or getattr(content, "fget", None) or content
+    return hasattr(content, "__code__") and getattr(content, "__module__", "enum") != "enum"
+
+
+def made_enumeration(name, base, mixed, members, module):
+    """An enumeration that has nothing but these members."""
+    import enum
+
+    if base not in _ENUMERATIONS or mixed not in ("", "int", "str", "float", "bytes", "tuple", "complex"):
+        raise ValueError("no base of an enumeration")
+    named = {"type": getattr(builtins, mixed)} if mixed else {}
+    return getattr(enum, base)(name, [(member, decode(value)) for member, value in members], module=module, **named)
 
 
 def _attributes(value):
@@ -399,13 +445,19 @@ _CONTAINERS = {
         lambda shape, side: found("collections.OrderedDict")(),
     ),
     "collections.defaultdict": Kind(
-        _pairs, _refill_dict, lambda shape, side: found("collections.defaultdict")(_FACTORIES.get(shape)), _factory
+        _pairs, _refill_dict, lambda shape, side: found("collections.defaultdict")(_made_factory(shape)), _factory
     ),
     "collections.Counter": Kind(_pairs, _refill_dict, lambda shape, side: found("collections.Counter")()),
     "array.array": Kind(
         list, _refill_array, lambda shape, side: found("array.array")(shape), lambda value, side: value.typecode
     ),
     "numpy.ndarray": Kind(_numpy_contents, _refill_numpy, _numpy_made, _numpy_shape),
+    "enumeration": Kind(
+        lambda value: [],
+        lambda value, parts: None,
+        lambda shape, side: side.enumeration(*shape),
+        lambda value, side: (value.__name__, *definition(value)),
+    ),
     "object": Kind(_attributes, _refill_object, lambda shape, side: side.made(shape), lambda value, side: type(value).__name__),
 }
 _BY_NAME = {(kind if isinstance(kind, str) else kind.__name__): kind for kind in _CONTAINERS}
@@ -418,7 +470,13 @@ def _moment(value):
 
 
 def _hour(value):
-    return (value.hour, value.minute, value.second, value.microsecond, value.tzinfo)
+    return (value.hour, value.minute, value.second, value.microsecond, value.tzinfo, value.fold)
+
+
+def _zone(value):
+    if value.key is None:
+        raise Unpassable("a time zone without a name")
+    return (value.key,)
 
 
 # What of an object is sent, from which its type makes it again.
@@ -429,7 +487,8 @@ _STANDARD = {
     "datetime.date": _moment,
     "datetime.time": _hour,
     "datetime.timedelta": lambda value: (value.days, value.seconds, value.microseconds),
-    "datetime.timezone": lambda value: (value.utcoffset(None),),
+    "datetime.timezone": lambda value: value.__getinitargs__(),
+    "zoneinfo.ZoneInfo": _zone,
     "pathlib.PosixPath": lambda value: (str(value),),
     "pathlib.PurePosixPath": lambda value: (str(value),),
     "pathlib.PureWindowsPath": lambda value: (str(value),),
@@ -446,7 +505,15 @@ def _builtin(name):
     return kind
 
 
-_MAKERS = {"builtins.type": _builtin}
+def _folded(name):
+    return lambda *parts: found(name)(*parts[:-1], fold=parts[-1])
+
+
+_MAKERS = {
+    "builtins.type": _builtin,
+    "datetime.datetime": _folded("datetime.datetime"),
+    "datetime.time": _folded("datetime.time"),
+}
 
 
 def _write_int(writer, value, _depth):
@@ -471,12 +538,8 @@ def _yielding(values):
     yield from values
 
 
-def _going_on(values, rest):
-    yield from values
-    yield from rest
-
-
-_VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
+# Iterators that run nothing for their values.
+_OF_CONTAINERS = frozenset(type(iter(one)) for one in ([], (), "", "é", b"", range(0), {}, {}.values(), {}.items(), set(), bytearray()))
 _WRITERS = {
     bool: lambda writer, value, _depth: writer.out.append(b"T" if value else b"F"),
     int: _write_int,
@@ -487,6 +550,10 @@ _WRITERS = {
     tuple: lambda writer, value, depth: writer.items(b"t", list(tuple.__iter__(value)), depth),
     frozenset: lambda writer, value, depth: writer.items(b"z", list(frozenset.__iter__(value)), depth),
     range: _write_range,
+    # Views of a dict as it is now.
+    type({}.keys()): lambda writer, value, depth: writer.items(b"k", list(value), depth),
+    type({}.values()): lambda writer, value, depth: writer.items(b"a", list(value), depth),
+    type({}.items()): lambda writer, value, depth: writer.items(b"p", list(value), depth),
 }
 
 
@@ -506,7 +573,9 @@ _READERS = {
     b"z": lambda reader, depth: frozenset(reader.values(depth)),
     b"d": lambda reader, depth: _dict_of(reader.values(depth, 2 * reader.size())),
     b"g": lambda reader, depth: _yielding(reader.values(depth)),
-    b"G": lambda reader, depth: _going_on(reader.values(depth), reader.value(depth + 1)),
+    b"k": lambda reader, depth: dict.fromkeys(reader.values(depth)).keys(),
+    b"a": lambda reader, depth: dict(enumerate(reader.values(depth))).values(),
+    b"p": lambda reader, depth: dict(reader.values(depth)).items(),
     b"c": lambda reader, depth: complex(*reader.values(depth, 2)),
     b"r": lambda reader, depth: range(*reader.values(depth, 3)),
     b"o": lambda reader, depth: reader.standard(depth),

@@ -2,6 +2,8 @@
 
 use super::*;
 
+mod used;
+
 /// What is expected of a run.
 enum Outcome {
     Right,

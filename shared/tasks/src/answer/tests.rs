@@ -168,3 +168,61 @@ fn a_list_accepts_each_of_its_elements() {
     assert_eq!(accepted(&EXACT, json!("[1, 2]"), &[]), ["[1, 2]"]);
     assert_eq!(accepted(&EXACT, json!(true), &[]), ["True"]);
 }
+
+#[test]
+fn a_target_that_no_grader_can_compare_is_refused_and_one_of_several_readings_is_doubted() {
+    let numeric = GraderSpec::Numeric {
+        pattern: None,
+        tolerance: 0.0,
+    };
+    assert!(settle(&numeric, json!("2^10"), &[]).is_err());
+    assert!(
+        settle(&numeric, json!(["5", "x=5 or 6"]), &[])
+            .unwrap()
+            .ambiguity
+            .is_some()
+    );
+    assert_eq!(settle(&numeric, json!([5, -0.5]), &[]).unwrap().ambiguity, None);
+    let math = GraderSpec::Math { pattern: None };
+    for marks in [r"\boxed{}", "$$", "...", r"\[ \]", r"\boxed{$ $}"] {
+        let said = settle(&math, json!(marks), &[]).unwrap_err();
+        assert!(said.contains("nothing is left"), "{said}");
+    }
+    for formula in [r"\{\}", r"\emptyset", "0", r"\boxed{x}", "∞"] {
+        assert!(settle(&math, json!(formula), &[]).is_ok(), "{formula}");
+    }
+    let rouge = GraderSpec::Rouge {
+        measure: tidemill_domain::RougeMeasure::One,
+        stem: true,
+    };
+    for wordless in ["日本語", "..."] {
+        assert!(
+            settle(&rouge, json!(wordless), &[])
+                .unwrap_err()
+                .contains("has no words")
+        );
+        assert!(
+            settle(&rouge, json!([wordless, "a cat"]), &[])
+                .unwrap()
+                .ambiguity
+                .is_some()
+        );
+    }
+    assert_eq!(settle(&rouge, json!("Der Bär"), &[]).unwrap().ambiguity, None);
+}
+
+#[test]
+fn json_of_a_target_keeps_its_digits_or_is_refused() {
+    let schema = GraderSpec::JsonSchema {
+        check: JsonCheck::Equal,
+        schema: None,
+    };
+    assert_eq!(accepted(&schema, json!(u64::MAX), &[]), ["18446744073709551615"]);
+    assert_eq!(accepted(&schema, json!(-0.5), &[]), ["-0.5"]);
+    for wrong in ["1e400", r#""\ud800""#, "[1,"] {
+        assert!(
+            settle(&schema, json!(wrong), &[]).unwrap_err().contains("is not JSON"),
+            "{wrong}"
+        );
+    }
+}

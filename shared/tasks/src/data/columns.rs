@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use parquet::basic::Compression;
+use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use parquet::file::reader::FileReader;
 use parquet::file::serialized_reader::SerializedFileReader;
 use parquet::record::Field;
@@ -17,9 +19,13 @@ pub(super) fn rows(file: File) -> Result<Rows, RowError> {
     let opened = guarded(|| {
         let reader = SerializedFileReader::new(file)?;
         let total = reader.metadata().file_metadata().num_rows().unsigned_abs();
-        Ok((total, RowIter::from_file_into(Box::new(reader))))
+        let packed = packed_otherwise(reader.metadata());
+        Ok((total, packed, RowIter::from_file_into(Box::new(reader))))
     });
-    let (total, mut records) = opened.map_err(RowError::whole)?;
+    let (total, packed, mut records) = opened.map_err(RowError::whole)?;
+    if let Some(message) = packed {
+        return Err(RowError::whole(message));
+    }
     let mut ended = false;
     let rows = (1..).map_while(move |number| {
         if ended {
@@ -48,19 +54,49 @@ fn guarded<T>(read: impl FnOnce() -> parquet::errors::Result<T>) -> Result<T, St
     }
 }
 
-fn row(record: parquet::record::Row, number: u64) -> Result<Row, RowError> {
-    let columns = object(record.into_columns()).map_err(|message| RowError::at(number, message))?;
-    Ok(Row { number, columns })
+/// Says of the first column in a compression that is not read here.
+fn packed_otherwise(metadata: &ParquetMetaData) -> Option<String> {
+    let mut columns = metadata.row_groups().iter().flat_map(RowGroupMetaData::columns);
+    let is_read = |packing| {
+        matches!(
+            packing,
+            Compression::UNCOMPRESSED | Compression::SNAPPY | Compression::ZSTD(_)
+        )
+    };
+    let column = columns.find(|column| !is_read(column.compression()))?;
+    let packing = column.compression().to_string();
+    let packing = packing.split('(').next().unwrap_or_default();
+    Some(format!(
+        "column {} is compressed by {packing}, which is not read here; write the file with zstd, snappy or no compression",
+        column.column_path().string()
+    ))
 }
 
-fn object(fields: Vec<(String, Field)>) -> Result<Map<String, Value>, String> {
-    // What is no text, a picture for one, is left out: a template that uses it finds that it is not there.
-    let fields = fields.into_iter().filter(|(_, field)| !holds_bytes(field));
-    let convert = |(name, field): (String, Field)| {
-        let value = value(&field).map_err(|message| format!("column {name}: {message}"))?;
-        Ok((name, value))
-    };
-    fields.map(convert).collect()
+fn row(record: parquet::record::Row, number: u64) -> Result<Row, RowError> {
+    let fields = record.into_columns();
+    let unread = fields.iter().filter(|(_, field)| holds_bytes(field));
+    let unread = unread.map(|(name, _)| name.clone()).collect();
+    let columns = object(&fields).map_err(|message| RowError::at(number, message))?;
+    Ok(Row {
+        number,
+        columns,
+        unread,
+    })
+}
+
+fn object(fields: &[(String, Field)]) -> Result<Map<String, Value>, String> {
+    let mut columns = Map::new();
+    for (index, (name, field)) in fields.iter().enumerate() {
+        if fields.iter().take(index).any(|(known, _)| known == name) {
+            return Err(format!("names column {name:?} twice"));
+        }
+        // What is no text, a picture for one, is left out: a template that uses it is told so.
+        if !holds_bytes(field) {
+            let value = value(field).map_err(|message| format!("column {name}: {message}"))?;
+            columns.insert(name.clone(), value);
+        }
+    }
+    Ok(columns)
 }
 
 fn value(field: &Field) -> Result<Value, String> {
@@ -74,7 +110,7 @@ fn value(field: &Field) -> Result<Value, String> {
         },
         Field::Group(row) => {
             let fields = row.get_column_iter().map(|(name, field)| (name.clone(), field.clone()));
-            object(fields.collect()).map(Value::Object)
+            object(&fields.collect::<Vec<_>>()).map(Value::Object)
         }
         Field::ListInternal(list) => list.elements().iter().map(value).collect(),
         Field::MapInternal(map) => {

@@ -8,7 +8,7 @@ use serde::Deserializer as _;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
-use super::{MAX_ROW_BYTES, Row, RowError, too_long};
+use super::{MAX_ROW_BYTES, Row, RowError, exact, too_long};
 
 /// Reads line by line; a broken line is an error and the next one is tried.
 pub(super) struct Lines {
@@ -66,10 +66,15 @@ impl Iterator for Lines {
 fn row(number: u64, line: &[u8]) -> Result<Row, RowError> {
     let text = std::str::from_utf8(line)
         .map_err(|error| RowError::at(number, format!("invalid UTF-8 after byte {}", error.valid_up_to())))?;
+    let text = &*exact(text).map_err(|message| RowError::at(number, message))?;
     match serde_json::from_str(text) {
         Ok(Value::Object(columns)) => match twice(text) {
             Some(name) => Err(RowError::at(number, format!("names column {name:?} twice"))),
-            None => Ok(Row { number, columns }),
+            None => Ok(Row {
+                number,
+                columns,
+                unread: Vec::new(),
+            }),
         },
         Ok(other) => Err(RowError::at(number, format!("is {}, not an object", kind(&other)))),
         Err(error) => {

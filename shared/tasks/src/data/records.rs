@@ -55,6 +55,7 @@ impl Records {
         Row {
             number,
             columns: self.names.iter().cloned().zip(values).collect(),
+            unread: Vec::new(),
         }
     }
 }

@@ -216,6 +216,9 @@ fn a_parquet_column_of_bytes_that_are_no_text_is_left_out() {
     let rows = rows("a.parquet", &parquet_with(Compression::SNAPPY, b"\x89PNG\xff"));
     assert_eq!(rows[0].1, json!({"q": "eins", "n": 1, "x": 0.1, "choices": ["a", "b"]}));
     assert_eq!(rows[1].1["q"], json!("zwei"));
+    let read = read("a.parquet", &parquet_with(Compression::SNAPPY, b"\x89PNG\xff"));
+    assert_eq!(read[0].as_ref().unwrap().unread, ["raw"]);
+    assert!(read[1].as_ref().unwrap().unread.is_empty());
 }
 
 #[test]
@@ -227,5 +230,93 @@ fn a_key_that_a_row_names_twice_is_an_error() {
     assert_eq!(
         (error.row, error.message.as_str()),
         (Some(2), "names column \"q\" twice")
+    );
+}
+
+#[test]
+fn a_whole_number_of_a_row_is_exact_or_refused() {
+    let read = read(
+        "a.jsonl",
+        b"{\"a\": -0, \"b\": 18446744073709551615}\n{\"a\": 123456789012345678901234567890}\n{\"a\": 1}\n",
+    );
+    let first = &read[0].as_ref().unwrap().columns;
+    assert_eq!((&first["a"], &first["b"]), (&json!(0), &json!(u64::MAX)));
+    let error = read[1].as_ref().unwrap_err();
+    assert_eq!(error.row, Some(2));
+    assert!(error.message.contains("123456789012345678901234567890"), "{error:?}");
+    assert!(read[2].is_ok());
+}
+
+#[test]
+fn a_pipe_is_no_data_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = std::process::Command::new("mkfifo")
+        .arg(folder.path().join("a.jsonl"))
+        .status()
+        .unwrap();
+    assert!(made.success());
+    let said = DataFile::locate("a.jsonl", folder.path()).unwrap_err();
+    assert!(said.ends_with("is a pipe or a device, not a file"), "{said}");
+}
+
+/// Two rows of two columns of text.
+fn two_columns(names: [&str; 2], compression: Compression) -> Vec<u8> {
+    let [one, other] = names;
+    let schema = format!("message rows {{ required binary {one} (UTF8); required binary {other} (UTF8); }}");
+    let schema = Arc::new(parse_message_type(&schema).unwrap());
+    let properties = WriterProperties::builder().set_compression(compression).build();
+    let mut writer = SerializedFileWriter::new(Vec::new(), schema, Arc::new(properties)).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    while let Some(mut column) = group.next_column().unwrap() {
+        let values = ["a", "b"].map(ByteArray::from);
+        column
+            .typed::<ByteArrayType>()
+            .write_batch(&values, None, None)
+            .unwrap();
+        column.close().unwrap();
+    }
+    group.close().unwrap();
+    writer.into_inner().unwrap()
+}
+
+#[test]
+fn a_column_that_a_parquet_file_names_twice_is_an_error() {
+    let read = read("a.parquet", &two_columns(["q", "q"], Compression::UNCOMPRESSED));
+    let error = read[0].as_ref().unwrap_err();
+    assert_eq!(error.message, "names column \"q\" twice");
+    assert_eq!(
+        rows("a.parquet", &two_columns(["q", "a"], Compression::UNCOMPRESSED)).len(),
+        2
+    );
+}
+
+#[test]
+fn a_compression_that_is_not_read_is_named_with_what_to_do() {
+    let names = ["q", "a"];
+    let mut bytes = two_columns(names, Compression::SNAPPY);
+    assert_eq!(rows("a.parquet", &bytes).len(), 2);
+    // The writer lacks what the reader lacks: only the footer says so.
+    let codec = |bytes: &[u8]| {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("a.parquet"), bytes).unwrap();
+        let opened = DataFile::locate("a.parquet", folder.path()).unwrap().rows();
+        opened.err().map(|error| error.message)
+    };
+    let said = (0..bytes.len()).rev().find_map(|index| {
+        // A codec is a thrift number of one byte; 1 is snappy and 2 gzip, each doubled.
+        let is_snappy = bytes[index] == 2;
+        if is_snappy {
+            bytes[index] = 4;
+        }
+        let said = codec(&bytes).filter(|said| said.contains("compressed by"));
+        if is_snappy {
+            bytes[index] = 2;
+        }
+        said
+    });
+    let said = said.unwrap();
+    assert!(
+        said.contains("GZIP, which is not read here; write the file with zstd"),
+        "{said}"
     );
 }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use tidemill_harness::rows::{Row, conform, typed};
 use tidemill_harness::task::Dataset;
 
-use crate::data::DataFile;
+use crate::data::{DataFile, exact, is_file};
 
 /// Rows of a split, each with its place in a file.
 #[derive(Debug, Default)]
@@ -187,7 +187,10 @@ fn read_one(written: &str, folder: &Path, dataset: &Dataset) -> Result<Vec<(u64,
 
 /// A list of rows, or rows one after the other.
 fn json(path: &Path) -> Result<Vec<Row>, String> {
+    let metadata = path.metadata().map_err(|error| error.to_string())?;
+    is_file(path, &metadata)?;
     let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let text = exact(&text)?;
     if text.trim_start().starts_with('[') {
         return serde_json::from_str(&text).map_err(|error| error.to_string());
     }

@@ -157,6 +157,23 @@ fn columns_that_say_no_weight_or_part_are_refused_by_row() {
 }
 
 #[test]
+fn a_weight_whose_square_no_float_holds_is_refused() {
+    let rows = r#"{"q": "1", "a": "x", "w": 1e308}
+{"q": "2", "a": "x", "w": 1e-320}
+{"q": "3", "a": "x", "w": 1e100}
+"#;
+    let folder = Folder::new()
+        .with("suite.toml", question_suite("weight = \"w\""))
+        .with("rows.jsonl", rows);
+    let errors = folder.errors();
+    assert_eq!(
+        errors.matches("a weight must be from 1e-100 to 1e100").count(),
+        2,
+        "{errors}"
+    );
+}
+
+#[test]
 fn a_filter_keeps_rows_for_which_it_is_true_and_the_limit_counts_those() {
     let ids = |fields: &str| {
         let items = folder(&format!("id = \"q\"\n{fields}")).items();
