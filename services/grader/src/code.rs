@@ -11,7 +11,7 @@ use tidemill_sandbox::{Check, Command, Limits, Verdict};
 use crate::Error;
 use crate::answer::{Answer, Credit, Finding};
 
-pub(crate) const NAME: &str = "code@2";
+pub(crate) const NAME: &str = "code@3";
 
 const FENCED: &str = "fenced-block@2";
 const WHOLE: &str = "whole-answer@1";
@@ -52,8 +52,8 @@ impl Code {
             (ProgramPlace::Fenced, None) => (WHOLE, answer.text()),
         };
         let program = match block {
-            Some(block) => unindented(block.content, block.indentation),
-            None => Cow::Borrowed(raw),
+            Some(block) => unindented(unmarked(block.content), block.indentation),
+            None => Cow::Borrowed(unmarked(raw)),
         };
         let finding = Finding::new(extractor, raw, Credit::Whole(false)).at(answer.span(raw));
         let source = format!("{}{program}", self.before(item)?);
@@ -138,7 +138,9 @@ fn block<'t>(text: &'t str, names: &[&str]) -> Option<Block<'t>> {
     let defined = |block: &Block<'_>| {
         let counted = |rule: fn(&str, usize, &str) -> bool| {
             let is_there = |name: &&&str| {
-                let mut lines = block.content.lines().map(|line| depth(line, block.indentation));
+                let mut lines = unmarked(block.content)
+                    .lines()
+                    .map(|line| depth(line, block.indentation));
                 lines.any(|(line, depth)| rule(line, depth, name))
             };
             names.iter().filter(is_there).count()
@@ -149,6 +151,11 @@ fn block<'t>(text: &'t str, names: &[&str]) -> Option<Block<'t>> {
         }
     };
     blocks.iter().max_by_key(|block| defined(block)).copied()
+}
+
+/// A program without the mark of byte order that some editors put before a file, and models then repeat.
+fn unmarked(program: &str) -> &str {
+    program.strip_prefix('\u{feff}').unwrap_or(program)
 }
 
 /// A line without its indentation, and how much of that is more than the fence has.

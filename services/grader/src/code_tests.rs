@@ -103,6 +103,11 @@ fn a_program_is_the_last_block_that_defines_what_is_tested() {
             "def f(x): return 4\n",
         ),
         ("```python\r\ndef f(x): return 5\r\n```\r\n", "def f(x): return 5\r\n"),
+        (
+            "```\ndef f(x): return 5\n```\n```\n\u{feff}def f(x): return 6\n```",
+            "def f(x): return 6\n",
+        ),
+        ("\u{feff}def f(x): return 7", "def f(x): return 7"),
     ] {
         let (program, finding) = program(ProgramPlace::Fenced, &problem(), text).unwrap();
         assert_eq!(program, expected, "{text:?}");
