@@ -207,14 +207,11 @@ impl Step {
             Self::Lowercase => each(&str::to_lowercase),
             Self::Uppercase => each(&str::to_uppercase),
             Self::Map { entries, default } => {
-                let of = |value: &Json| {
-                    entries
-                        .iter()
-                        .rev()
-                        .find(|(from, _)| from == value)
-                        .map_or(default, |(_, to)| to)
+                let of = |value: &Json| match value {
+                    Json::Array(_) | Json::Object(_) => Err(format!("map is applied to {value}, which is no key")),
+                    value => Ok(python::entry(entries, value).unwrap_or(default).clone()),
                 };
-                Ok(Answers::Many(values.iter().map(|value| of(value).clone()).collect()))
+                values.iter().map(of).collect::<Result<_, _>>().map(Answers::Many)
             }
             Self::Regex(step) => {
                 let found = values.iter().map(|value| step.find(value.as_str().unwrap_or_default()));
@@ -232,7 +229,7 @@ impl Step {
 fn majority(values: &[Json]) -> Result<Json, String> {
     let mut counts: Vec<(&Json, usize)> = Vec::new();
     for value in values {
-        match counts.iter_mut().find(|(known, _)| *known == value) {
+        match counts.iter_mut().find(|(known, _)| python::equal(known, value)) {
             Some((_, count)) => *count += 1,
             None => counts.push((value, 1)),
         }

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Value as Json, json};
 
 use crate::filter::{MultiChoice, RegexStep, Step};
 use crate::metric::{self, Gold, Likelihoods, Measure, Measured, Metric};
@@ -73,14 +73,18 @@ impl Grading {
     /// The grading as a text.
     #[must_use]
     pub fn text(&self) -> String {
-        let pipelines: Vec<Json> = self.pipelines.iter().map(pipeline).collect();
+        let pipelines: Vec<String> = self.pipelines.iter().map(pipeline).collect();
         let metrics: Vec<Json> = self.metrics.iter().map(metric).collect();
-        let mut text =
-            json!({"output_type": self.output_type.name(), "filter_list": pipelines, "metric_list": metrics});
-        if self.repeats > 1 {
-            text["repeats"] = self.repeats.into();
-        }
-        text.to_string()
+        let repeats = match self.repeats {
+            0 | 1 => String::new(),
+            repeats => format!(",\"repeats\":{repeats}"),
+        };
+        format!(
+            "{{\"output_type\":{},\"filter_list\":[{}],\"metric_list\":{}{repeats}}}",
+            json!(self.output_type.name()),
+            pipelines.join(","),
+            Json::from(metrics)
+        )
     }
 
     /// Pipelines and metrics in the order in which values are given, with the names under which they are reported: that of the
@@ -159,28 +163,54 @@ impl Grading {
     }
 }
 
-fn pipeline(pipeline: &Pipeline) -> Json {
-    let steps: Vec<Json> = pipeline.steps.iter().map(step).collect();
-    json!({"name": pipeline.name, "filter": steps})
+fn pipeline(pipeline: &Pipeline) -> String {
+    let steps: Vec<String> = pipeline.steps.iter().map(step).collect();
+    format!("{{\"name\":{},\"filter\":[{}]}}", json!(pipeline.name), steps.join(","))
 }
 
-fn step(step: &Step) -> Json {
-    match step {
+fn step(step: &Step) -> String {
+    let step = match step {
         Step::TakeFirst => json!({"function": "take_first"}),
         Step::TakeFirstK(count) => json!({"function": "take_first_k", "k": count}),
         Step::MajorityVote => json!({"function": "majority_vote"}),
         Step::RemoveWhitespace => json!({"function": "remove_whitespace"}),
         Step::Lowercase => json!({"function": "lowercase"}),
         Step::Uppercase => json!({"function": "uppercase"}),
+        // Keys that are no texts keep their kind, which JSON has no place for.
         Step::Map { entries, default } => {
-            let entries: Map<String, Json> = entries
-                .iter()
-                .filter_map(|(from, to)| Some((from.as_str()?.to_owned(), to.clone())))
-                .collect();
-            json!({"function": "map", "mapping_dict": entries, "default_value": default})
+            let entries: Vec<String> = entries.iter().map(entry).collect();
+            let (entries, default) = (entries.join(","), written(default));
+            return format!("{{\"function\":\"map\",\"mapping_dict\":{{{entries}}},\"default_value\":{default}}}");
         }
         Step::Regex(step) => regex("regex", step),
         Step::MultiChoiceRegex(step) => multi_choice(step),
+    };
+    written(&step)
+}
+
+fn entry((from, to): &(Json, Json)) -> String {
+    // A colon behind a key without quotes needs its space.
+    let space = if from.is_string() { "" } else { " " };
+    format!("{}:{space}{}", written(from), written(to))
+}
+
+/// A value as JSON, but that numbers with an exponent have a point before it: they are texts to YAML otherwise.
+fn written(value: &Json) -> String {
+    let all = |values: Vec<String>| values.join(",");
+    match value {
+        Json::Number(number) if number.is_f64() => {
+            let digits = crate::python::repr(value);
+            match digits.split_once('e') {
+                Some((mantissa, power)) if !mantissa.contains('.') => format!("{mantissa}.0e{power}"),
+                _ => digits,
+            }
+        }
+        Json::Array(values) => format!("[{}]", all(values.iter().map(written).collect())),
+        Json::Object(map) => {
+            let entry = |(key, value): (&String, &Json)| format!("{}:{}", json!(key), written(value));
+            format!("{{{}}}", all(map.iter().map(entry).collect()))
+        }
+        other => other.to_string(),
     }
 }
 

@@ -33,6 +33,15 @@ pub enum Child {
     Group(Group),
 }
 
+impl Child {
+    fn name(&self) -> &str {
+        match self {
+            Self::Task(task) => &task.name,
+            Self::Group(group) => &group.name,
+        }
+    }
+}
+
 /// A mean over the tasks of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AggregateMetric {
@@ -87,6 +96,7 @@ impl Index {
         let mut resolver = Resolver {
             index: self,
             entry,
+            open: Vec::new(),
             refusals: Vec::new(),
         };
         let group = resolver.group(&name, &entry.keys, &Map::default(), 0);
@@ -101,6 +111,8 @@ impl Index {
 struct Resolver<'i> {
     index: &'i Index,
     entry: &'i Entry,
+    /// The groups that are being resolved, each in the one before it.
+    open: Vec<String>,
     refusals: Vec<Refusal>,
 }
 
@@ -127,6 +139,7 @@ impl Resolver<'_> {
         overrides.remove("tag");
         let mut children = Vec::new();
         let tasks = keys.get("task");
+        self.open.push(name.to_owned());
         match tasks.map(|node| &node.value) {
             _ if depth > MAX_DEPTH => self.refuse(tasks, "task", format!("groups are nested deeper than {MAX_DEPTH}")),
             Some(Value::List(members)) => {
@@ -137,6 +150,7 @@ impl Resolver<'_> {
             Some(Value::Text(_)) | None | Some(Value::Null) => {}
             Some(_) => self.refuse(tasks, "task", "takes a list of names and mappings"),
         }
+        self.open.pop();
         let list = keys.get("aggregate_metric_list");
         let aggregates = self.aggregates(list);
         let group = Group {
@@ -164,7 +178,7 @@ impl Resolver<'_> {
                         }
                         None => {
                             let inner = self.group(&format!("{group}::{name}"), keys, from_above, depth + 1);
-                            children.push(Child::Group(inner));
+                            add(children, Child::Group(inner));
                         }
                     }
                     return;
@@ -197,7 +211,7 @@ impl Resolver<'_> {
         };
         keys.insert(node("task"), node(name));
         match read::task(&keys, &member.place) {
-            Ok(task) => children.push(Child::Task(Box::new(task))),
+            Ok(task) => add(children, Child::Task(Box::new(task))),
             Err(refusals) => self.refusals.extend(refusals),
         }
     }
@@ -211,9 +225,12 @@ impl Resolver<'_> {
             );
         };
         match entry.kind {
+            Kind::Group if self.open.iter().any(|open| open == name) => {
+                self.refuse(Some(member), "task", format!("group {name} is in itself"));
+            }
             Kind::Group => {
                 let group = self.group(name, &entry.keys, overrides, depth + 1);
-                children.push(Child::Group(group));
+                add(children, Child::Group(group));
             }
             Kind::Tag => {
                 for task in &entry.tagged {
@@ -229,7 +246,7 @@ impl Resolver<'_> {
     fn task(&mut self, entry: &Entry, overrides: &Map, children: &mut Vec<Child>) {
         let overrides = (!overrides.is_empty()).then_some(overrides);
         match entry.task(overrides) {
-            Ok(task) => children.push(Child::Task(Box::new(task))),
+            Ok(task) => add(children, Child::Task(Box::new(task))),
             Err(refusals) => self.refusals.extend(refusals),
         }
     }
@@ -302,19 +319,45 @@ impl Resolver<'_> {
             self.refuse(Some(entry), &format!("{key}.metric"), "is missing");
             return None;
         };
-        let filters = match map.get("filter_list").map(|node| &node.value) {
-            Some(Value::Text(name)) => Some(vec![name.clone()]),
-            Some(Value::List(names)) => Some(names.iter().filter_map(|name| name.text().map(str::to_owned)).collect()),
-            _ => None,
+        let list = map.get("filter_list").filter(|node| !node.is_null());
+        let filters = list.and_then(names);
+        if let Some(list) = list.filter(|_| filters.is_none()) {
+            self.refuse(
+                Some(list),
+                &format!("{key}.filter_list"),
+                "takes a name or a list of names",
+            );
+        }
+        let weight = map.get("weight_by_size");
+        let weight_by_size = match weight.map(|node| &node.value) {
+            None | Some(Value::Bool(true)) => true,
+            Some(Value::Bool(false)) => false,
+            Some(_) => {
+                self.refuse(weight, &format!("{key}.weight_by_size"), "takes true or false");
+                true
+            }
         };
-        let weight_by_size = !matches!(
-            map.get("weight_by_size").map(|node| &node.value),
-            Some(Value::Bool(false))
-        );
         Some(AggregateMetric {
             metric: metric.to_owned(),
             filters,
             weight_by_size,
         })
+    }
+}
+
+/// The names of a list, or a single one.
+fn names(node: &Node) -> Option<Vec<String>> {
+    match &node.value {
+        Value::Text(name) => Some(vec![name.clone()]),
+        Value::List(names) => names.iter().map(|name| name.text().map(str::to_owned)).collect(),
+        _ => None,
+    }
+}
+
+/// Adds a part; of two of one name the last one counts, in the place of the first.
+fn add(children: &mut Vec<Child>, child: Child) {
+    match children.iter_mut().find(|known| known.name() == child.name()) {
+        Some(known) => *known = child,
+        None => children.push(child),
     }
 }

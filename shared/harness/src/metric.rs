@@ -31,6 +31,11 @@ impl Metric {
             higher_is_better: measure.higher_is_better(),
         }
     }
+
+    /// Whether it cannot be taken of what a chain leaves as a list.
+    pub(crate) fn needs_one_text(&self) -> bool {
+        self.measure.is_of_texts() || !self.options.regexes_to_ignore.is_empty()
+    }
 }
 
 /// What is measured of a row.
@@ -147,6 +152,16 @@ impl Measure {
             }
         };
         fits.then_some(self)
+    }
+
+    /// Whether its value comes from all answers and references together.
+    pub(crate) const fn is_of_texts(self) -> bool {
+        matches!(self, Self::Bleu | Self::Chrf | Self::ChrfPlusPlus)
+    }
+
+    /// Whether it is defined where a row has a list of targets.
+    pub(crate) const fn takes_lists(self) -> bool {
+        !self.is_of_texts() && !matches!(self, Self::F1 | Self::Mcc | Self::BrierScore)
     }
 
     pub(crate) const fn aggregation(self) -> Aggregation {
@@ -502,16 +517,6 @@ fn exact_match(options: &Normalise, target: &Json, targets_are_lists: bool, filt
         return Ok(f64::from(u8::from(any)));
     }
     match filtered {
-        Json::String(_) => {
-            equal(options, &Json::String(python::str(target)), filtered).map(|equal| f64::from(u8::from(equal)))
-        }
-        Json::Number(number) if number.is_i64() => {
-            let target = python::str(target);
-            let target: i64 = python::strip(&target)
-                .parse()
-                .map_err(|_| format!("target {target:?} is no integer"))?;
-            equal(options, &Json::from(target), filtered).map(|equal| f64::from(u8::from(equal)))
-        }
         Json::Array(answers) if !answers.is_empty() => {
             if !options.regexes_to_ignore.is_empty() {
                 return Err("regexes_to_ignore needs one text; end the filters with take_first".to_owned());
@@ -522,9 +527,10 @@ fn exact_match(options: &Normalise, target: &Json, targets_are_lists: bool, filt
             }
             Ok(f64::from(right) / answers.len() as f64)
         }
-        other => Err(format!(
-            "the filters left {other}, which no target can be compared with"
-        )),
+        answer => {
+            let target = python::cast(target, answer)?;
+            equal(options, &target, answer).map(|equal| f64::from(u8::from(equal)))
+        }
     }
 }
 
@@ -532,6 +538,6 @@ fn equal(options: &Normalise, target: &Json, answer: &Json) -> Result<bool, Stri
     match (target, answer) {
         (Json::String(target), Json::String(answer)) => Ok(options.apply(target)? == options.apply(answer)?),
         (target, answer) if options.changes_texts() => Err(format!("{target} and {answer} are no texts to be changed")),
-        (target, answer) => Ok(target == answer),
+        (target, answer) => Ok(python::equal(target, answer)),
     }
 }

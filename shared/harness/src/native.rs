@@ -1,20 +1,23 @@
 //! Functions of Python modules that are done here.
 //!
 //! A task file may name a function in a module beside it. No Python is run: the module's text is looked at, and where the
-//! function has one of the shapes below it is done natively. Any other shape is refused, so an edited function is never taken
-//! for the one it was.
+//! function has one of the shapes below, from its first letter to its last, it is done natively. Any other shape is refused, so
+//! an edited function is never taken for the one it was. So is one that has a decorator, that is bound more than once, or whose
+//! module gives a name that it uses another meaning.
 //!
 //! | shape | key | what it does |
 //! | --- | --- | --- |
 //! | `filter-equal` | `process_docs` | keeps the rows whose column equals a text: `dataset.filter(lambda x: x["c"] == p)` behind `partial` |
 //! | `filter-subject` | `process_docs` | the same, the column cut at `_test.csv` or `_test-` |
-//! | `filter-not-empty` | `process_docs` | keeps the rows whose list column is not empty |
+//! | `filter-not-empty` | `process_docs` | keeps the rows whose list or text is not empty |
 //! | `lookup` | `doc_to_target`, `doc_to_text` | the entry of a fixed dictionary for a column: `{0: "a"}[doc["c"]]` |
 //! | `literal` | `doc_to_choice` | the list that a text column spells: `ast.literal_eval(doc["c"])` |
 //! | `format` | `doc_to_text` | a fixed text with columns in it: `"..{q}..".format(q=doc["q"])` |
 //! | `options` | `doc_to_text`, `fewshot_config.doc_to_text` | a question and its lettered options, with the words of a language table |
 //! | `weighted-f1` | `metric_list[].aggregation` | `lm_eval.utils.weighted_f1_score` |
 //! | `micro-f1` | `metric_list[].aggregation` | scikit-learn's F1 with `average="micro"` |
+
+mod module;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -24,6 +27,7 @@ use fancy_regex::Regex;
 use serde_json::{Map, Value as Json};
 
 use crate::python;
+use module::Module;
 
 /// Which rows of a split are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,7 +41,7 @@ pub enum RowRule {
         /// Where the column's text ends.
         marks: Vec<String>,
     },
-    /// Those whose column is a list with something in it.
+    /// Those whose column is a list or text with something in it.
     NotEmpty {
         /// The column.
         column: String,
@@ -63,7 +67,8 @@ impl RowRule {
             }
             Self::NotEmpty { column } => match row.get(column) {
                 Some(Json::Array(values)) => Ok(!values.is_empty()),
-                _ => Err(format!("process_docs: column {column} is no list")),
+                Some(Json::String(text)) => Ok(!text.is_empty()),
+                _ => Err(format!("process_docs: column {column} is no list or text")),
             },
         }
     }
@@ -82,12 +87,12 @@ impl RowRule {
 /// A text made of a row.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TextRule {
-    /// The entry for a column's value; keys as Python's `str` prints them.
+    /// The entry for a column's value.
     Lookup {
         /// The column.
         column: String,
-        /// The dictionary.
-        entries: Map<String, Json>,
+        /// The dictionary; of equal keys the last one counts.
+        entries: Vec<(Json, Json)>,
     },
     /// The list that a column spells.
     Literal {
@@ -128,11 +133,10 @@ impl TextRule {
         let column = |name: &str| row.get(name).ok_or_else(|| format!("column {name} is missing"));
         match self {
             Self::Lookup { column: name, entries } => {
-                let key = python::str(column(name)?);
-                entries
-                    .get(&key)
+                let key = column(name)?;
+                python::entry(entries, key)
                     .cloned()
-                    .ok_or_else(|| format!("column {name} is {key}, which has no entry"))
+                    .ok_or_else(|| format!("column {name} is {}, which has no entry", python::repr(key)))
             }
             Self::Literal { column: name } => list(column(name)?).map(Json::Array),
             Self::Format { parts } => {
@@ -202,60 +206,63 @@ fn options(row: &Map<String, Json>, words: &[String], with_answer: bool) -> Resu
     Ok(prompt)
 }
 
-/// A Python module beside a task file, as text.
-struct Module {
-    /// White space collapsed, comments and the rest as they are.
-    flat: String,
-    text: String,
-}
-
-fn module(name: &str, file: &Path) -> Option<(Module, String)> {
-    let (path, function) = name.rsplit_once('.')?;
-    let beside = file.parent()?.join(format!("{}.py", path.replace('.', "/")));
-    let text = std::fs::read_to_string(beside).ok()?;
-    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    Some((Module { flat, text }, function.to_owned()))
-}
+const PARTIAL: &str = r"from functools import \(?(?: ?\w+,)* ?partial(?:, \w+)*,? ?\)?";
+/// A text between triple quotes, without escapes.
+const TRIPLE: &str = r#"(?:[^"\\]|"(?!""))*"#;
 
 /// The rule behind a `process_docs`.
 #[must_use]
 pub fn rows(name: &str, file: &Path) -> Option<RowRule> {
-    let (module, function) = module(name, file)?;
-    let equal = |definition: &str, value: &str| {
-        let pattern = format!(
-            r#"def {definition}\((?:dataset|dataset: datasets\.Dataset), (\w+)\)(?: -> datasets\.Dataset)?: return dataset\.filter\( ?lambda (\w+): \2\["([^"]+)"\] == (?:\1|f"([^"{{}}]*)\{{\1\}}") ?\)"#
-        );
-        let found = captures(&pattern, &module.flat)?;
-        let prefix = found.get(4).cloned().unwrap_or_default();
-        Some(RowRule::Equal {
-            column: found.get(3)?.clone(),
-            value: format!("{prefix}{value}"),
-            marks: Vec::new(),
-        })
-    };
-    let partial = format!(r#"(?:^|[ )\]]){function} = partial\( ?(\w+), \w+="([^"\\]*)" ?\)"#);
-    if let Some(found) = captures(&partial, &module.flat) {
-        return equal(found.get(1)?, found.get(2)?);
-    }
+    let (module, function) = Module::beside(file, name)?;
     not_empty(&module, &function)
-        .or_else(|| generated(&module, &function).and_then(|(definition, value)| equal(&definition, &value)))
+        .or_else(|| partial(&module, &function))
+        .or_else(|| generated(&module, &function))
         .or_else(|| subject(&module, &function, file))
 }
 
 fn not_empty(module: &Module, function: &str) -> Option<RowRule> {
     let pattern = format!(
-        r#"def {function}\(dataset\): (?:"""(?:[^"]|"(?!""))*""" )?return dataset\.filter\(lambda (\w+): len\(\1\["([^"]+)"\]\) > 0\)"#
+        r#"def {function}\((?:dataset|dataset: datasets\.Dataset)\)(?: -> datasets\.Dataset)?:\n    (?:"""{TRIPLE}"""\n    )?return dataset\.filter\( ?lambda (\w+): len\(\1\["([^"\\]+)"\]\) > 0 ?\)"#
     );
-    let column = captures(&pattern, &module.flat)?.get(2)?.clone();
-    Some(RowRule::NotEmpty { column })
+    let column = captures(&pattern, module.bound(function, &[])?)?.get(2)?.clone();
+    module.leaves("len").then_some(RowRule::NotEmpty { column })
 }
 
+/// A comparison whose text a `partial` gives.
+fn partial(module: &Module, function: &str) -> Option<RowRule> {
+    let pattern = format!(r#"{function} = partial\( ?(\w+), (\w+)="([^"\\]*)",? ?\)"#);
+    let found = captures(&pattern, module.bound(function, &[])?)?;
+    equal(module, &[], found.get(1)?, found.get(2)?, found.get(3)?)
+}
+
+/// The rows whose column is what a function compares it with, behind `partial`.
+fn equal(module: &Module, idioms: &[&str], definition: &str, parameter: &str, value: &str) -> Option<RowRule> {
+    let pattern = format!(
+        r#"def {definition}\((?:dataset|dataset: datasets\.Dataset), {parameter}\)(?: -> datasets\.Dataset)?:\n    return dataset\.filter\( ?lambda (?!{parameter}\b)(\w+): \1\["([^"\\]+)"\] == (?:{parameter}|f"([^"{{}}\\]*)\{{{parameter}\}}") ?\)"#
+    );
+    let found = captures(&pattern, module.bound(definition, idioms)?)?;
+    let prefix = found.get(3).cloned().unwrap_or_default();
+    module.binds_as("partial", idioms, PARTIAL).then_some(RowRule::Equal {
+        column: found.get(2)?.clone(),
+        value: format!("{prefix}{value}"),
+        marks: Vec::new(),
+    })
+}
+
+const UPDATE: &str = "globals().update(process_functions)";
+const GENERATED: &str = r#"process_functions = \{ f"process_\{(\w+)((?:\.lower\(\)|\.replace\('[^'\\]*', '[^'\\]*'\))*)\}": partial\( ?(\w+), (\w+)=\1,? ?\) for \1 in (\w+) \}"#;
+
 /// Functions that a comprehension makes: one for each text of a list, named after it.
-fn generated(module: &Module, function: &str) -> Option<(String, String)> {
-    let idiom = r#"process_functions = \{ f"process_\{(\w+)((?:\.lower\(\)|\.replace\('[^']*', '[^']*'\))*)\}": partial\( ?(\w+), \w+=\1 ?\) for \1 in (\w+) \} globals\(\)\.update\(process_functions\)"#;
-    let found = captures(idiom, &module.flat)?;
-    let (changes, definition, list) = (found.get(2)?, found.get(3)?, found.get(4)?);
-    let texts = assigned(&module.text, list)?;
+fn generated(module: &Module, function: &str) -> Option<RowRule> {
+    let idioms = [UPDATE];
+    let found = captures(GENERATED, module.bound("process_functions", &idioms)?)?;
+    let (changes, definition, parameter, list) = (found.get(2)?, found.get(3)?, found.get(4)?, found.get(5)?);
+    // What else spoke of the list or of what is made of it could change it.
+    let is_fixed = module.has(UPDATE) && module.mentions("process_functions") == 2 && module.mentions(list) == 2;
+    if !is_fixed || !module.leaves(function) {
+        return None;
+    }
+    let texts = literal_of(module.bound(list, &idioms)?, list)?;
     let changed = |text: &str| {
         let mut text = text.to_owned();
         for change in changes
@@ -275,15 +282,50 @@ fn generated(module: &Module, function: &str) -> Option<(String, String)> {
     };
     let mut texts = texts.as_array()?.iter().filter_map(Json::as_str);
     let value = texts.rfind(|text| changed(text) == function)?;
-    Some((definition.clone(), value.to_owned()))
+    equal(module, &idioms, definition, parameter, value)
 }
 
-const SUBJECT_FILTER: &str = r#"for marker in ("_test.csv", "_test-"): idx = name.find(marker) if idx != -1: return name[:idx] return name def _filter_subject(dataset, subject): normalized = subject def _predicate(row, target=normalized): row_subject = _normalize_subject_name(row["Subject"]) return row_subject == target return dataset.filter(_predicate) def _register_subject_filters(): for subject in SUBJECTS: globals()[f"process_{subject}"] = partial(_filter_subject, subject=subject) _register_subject_filters()"#;
-const SUBJECT_LIST: &str = r#"SUBJECTS_PATH = Path(__file__).resolve().parent.parent / "subjects.json" with SUBJECTS_PATH.open(encoding="utf-8") as f: SUBJECTS = json.load(f)"#;
+const SUBJECT_TABLE: &str = r#"with SUBJECTS_PATH.open(encoding="utf-8") as f:
+    SUBJECTS = json.load(f)"#;
+const SUBJECT_PATH: &str = r#"SUBJECTS_PATH = Path(__file__).resolve().parent.parent / "subjects.json""#;
+const SUBJECT_NAME: &str = r#"    if not isinstance(name, str):
+        return name
+    for marker in ("_test.csv", "_test-"):
+        idx = name.find(marker)
+        if idx != -1:
+            return name[:idx]
+    return name"#;
+const SUBJECT_FILTER: &str = r#"def _filter_subject(dataset, subject):
+    normalized = subject
+    def _predicate(row, target=normalized):
+        row_subject = _normalize_subject_name(row["Subject"])
+        return row_subject == target
+    return dataset.filter(_predicate)"#;
+const SUBJECT_LOOP: &str = r#"def _register_subject_filters():
+    for subject in SUBJECTS:
+        globals()[f"process_{subject}"] = partial(_filter_subject, subject=subject)"#;
 
 fn subject(module: &Module, function: &str, file: &Path) -> Option<RowRule> {
     let value = function.strip_prefix("process_")?;
-    if !module.flat.ends_with(SUBJECT_FILTER) || !module.flat.contains(SUBJECT_LIST) {
+    let idioms = [SUBJECT_LOOP];
+    let is = |name: &str, text: &str| module.bound(name, &idioms) == Some(text);
+    let name = format!(
+        r#"def _normalize_subject_name\(name: str\) -> str:\n(?:    """{TRIPLE}"""\n)?{}"#,
+        fancy_regex::escape(SUBJECT_NAME)
+    );
+    let is_known = is("SUBJECTS_PATH", SUBJECT_PATH)
+        && is("SUBJECTS", SUBJECT_TABLE)
+        && is("_filter_subject", SUBJECT_FILTER)
+        && is("_register_subject_filters", SUBJECT_LOOP)
+        && is("json", "import json")
+        && is("Path", "from pathlib import Path")
+        && module.binds_as("partial", &idioms, PARTIAL)
+        && module.binds_as("_normalize_subject_name", &idioms, &name)
+        && module.has("_register_subject_filters()")
+        && module.mentions("SUBJECTS") == 2
+        && module.leaves("isinstance")
+        && module.leaves(function);
+    if !is_known {
         return None;
     }
     let listed = std::fs::read_to_string(file.parent()?.parent()?.join("subjects.json")).ok()?;
@@ -303,7 +345,7 @@ fn subject(module: &Module, function: &str, file: &Path) -> Option<RowRule> {
 /// The rule behind a function that makes a text or list of a row.
 #[must_use]
 pub fn text(name: &str, file: &Path) -> Option<TextRule> {
-    let (module, function) = module(name, file)?;
+    let (module, function) = Module::beside(file, name)?;
     lookup(&module, &function)
         .or_else(|| literal(&module, &function))
         .or_else(|| format(&module, &function))
@@ -311,39 +353,41 @@ pub fn text(name: &str, file: &Path) -> Option<TextRule> {
 }
 
 fn lookup(module: &Module, function: &str) -> Option<TextRule> {
-    let pattern = format!(r#"def {function}\(doc\): (\w+) = (\{{[^{{}}]*\}}) return \1\[doc\["([^"]+)"\]\](?= |$)"#);
-    let found = captures(&pattern, &module.flat)?;
-    match python::literal(found.get(2)?).ok()? {
-        Json::Object(entries) => Some(TextRule::Lookup {
-            column: found.get(3)?.clone(),
-            entries,
-        }),
-        _ => None,
-    }
+    let pattern =
+        format!(r#"def {function}\(doc\):\n    (\w+) = (\{{[^{{}}]*\}})\n    return \1\[doc\["([^"\\]+)"\]\]"#);
+    let found = captures(&pattern, module.bound(function, &[])?)?;
+    Some(TextRule::Lookup {
+        column: found.get(3)?.clone(),
+        entries: python::entries(found.get(2)?).ok()?,
+    })
 }
 
 fn literal(module: &Module, function: &str) -> Option<TextRule> {
-    let pattern =
-        format!(r#"def {function}\(doc\): (\w+) = ast\.literal_eval\(doc\["([^"]+)"\]\) return \1(?= def |$)"#);
-    let column = captures(&pattern, &module.flat)?.get(2)?.clone();
-    Some(TextRule::Literal { column })
+    let pattern = format!(
+        r#"def {function}\(doc\):\n    (?!doc\b|ast\b)(\w+) = ast\.literal_eval\(doc\["([^"\\]+)"\]\)\n    return \1"#
+    );
+    let column = captures(&pattern, module.bound(function, &[])?)?.get(2)?.clone();
+    spells(module).then_some(TextRule::Literal { column })
+}
+
+/// Whether `ast` is the module of Python.
+fn spells(module: &Module) -> bool {
+    module.bound("ast", &[]) == Some("import ast")
 }
 
 /// `output = """..""" [choices = ast.literal_eval(doc["choices"])] text = output.format(a=doc["a"], ..) return text`.
 fn format(module: &Module, function: &str) -> Option<TextRule> {
-    let start = module.text.find(&format!("def {function}(doc):\n"))?;
-    let body = &module.text[start..];
-    let body = &body[body.find('\n')? + 1..];
-    let body = body.strip_prefix("    output = \"\"\"")?;
-    let (text, rest) = body.split_once("\"\"\"")?;
-    let end = rest.find("\ndef ").unwrap_or(rest.len());
-    let rest = rest[..end].split_whitespace().collect::<Vec<_>>().join(" ");
-    let pattern = r#"^(?:choices = ast\.literal_eval\(doc\["(\w+)"\]\) )?text = output\.format\( ?((?:\w+=(?:doc\["\w+"\]|choices\[\d+\])(?:, ?)?)*)\) return text$"#;
-    let found = captures(pattern, &rest)?;
-    let spelled = found.get(1)?.clone();
+    let pattern = format!(
+        r#"def {function}\(doc\):\n    output = """({TRIPLE})"""\n(?:    choices = ast\.literal_eval\(doc\["(\w+)"\]\)\n)?    text = output\.format\( ?((?:\w+=(?:doc\["\w+"\]|choices\[\d+\])(?:, ?)?)*)\)\n    return text"#
+    );
+    let found = captures(&pattern, module.bound(function, &[])?)?;
+    let spelled = found.get(2)?.clone();
+    if !spelled.is_empty() && !spells(module) {
+        return None;
+    }
     let mut places: HashMap<String, Part> = HashMap::new();
     for argument in found
-        .get(2)?
+        .get(3)?
         .split(',')
         .map(str::trim)
         .filter(|argument| !argument.is_empty())
@@ -351,6 +395,7 @@ fn format(module: &Module, function: &str) -> Option<TextRule> {
         let (name, value) = argument.split_once('=')?;
         let part = match value.strip_prefix("doc[\"") {
             Some(column) => Part::Column(column.strip_suffix("\"]")?.to_owned()),
+            None if spelled.is_empty() => return None,
             None => {
                 let at = value.strip_prefix("choices[")?.strip_suffix(']')?;
                 Part::Element(spelled.clone(), at.parse().ok()?)
@@ -358,10 +403,7 @@ fn format(module: &Module, function: &str) -> Option<TextRule> {
         };
         places.insert(name.to_owned(), part);
     }
-    if text.contains('\\') {
-        return None;
-    }
-    parts(text, &places).map(|parts| TextRule::Format { parts })
+    parts(found.get(1)?, &places).map(|parts| TextRule::Format { parts })
 }
 
 fn parts(text: &str, places: &HashMap<String, Part>) -> Option<Vec<Part>> {
@@ -378,19 +420,55 @@ fn parts(text: &str, places: &HashMap<String, Part>) -> Option<Vec<Part>> {
     Some(parts)
 }
 
-const OPTION_LIST: &str = r#"lang_abbr = basename(dirname(__file__)) lang_dict = LANG_LIBS[lang_abbr] choices = [ "A", "B", "C", "D", "E", "F", "G", "H", "I", "J", "K", "L", "M", "N", "O", "P", ] max_opt_num = 10 def format_cot_example(example, including_answer=True): prompt = f"{lang_dict[0]}\n" question = example["question"] prompt += question + "\n" prompt += f"{lang_dict[1]}\n" for i in range(max_opt_num): opt = example[f"option_{i}"] if opt is not None: prompt += "{}. {}\n".format(choices[i], opt) if including_answer: cot_content = example["cot_content"].replace(lang_dict[4], lang_dict[2]) prompt += cot_content + "\n\n" else: prompt += lang_dict[2] return prompt "#;
+const OPTION_LETTERS: &str =
+    r#"choices = [ "A", "B", "C", "D", "E", "F", "G", "H", "I", "J", "K", "L", "M", "N", "O", "P", ]"#;
+const OPTION_LIST: &str = r#"def format_cot_example(example, including_answer=True):
+    prompt = f"{lang_dict[0]}\n"
+    question = example["question"]
+    prompt += question + "\n"
+    prompt += f"{lang_dict[1]}\n"
+    for i in range(max_opt_num):
+        opt = example[f"option_{i}"]
+        if opt is not None:
+            prompt += "{}. {}\n".format(choices[i], opt)
+    if including_answer:
+        cot_content = example["cot_content"].replace(lang_dict[4], lang_dict[2])
+        prompt += cot_content + "\n\n"
+    else:
+        prompt += lang_dict[2]
+    return prompt"#;
 
 fn option_list(module: &Module, function: &str, file: &Path) -> Option<TextRule> {
-    if !module.flat.contains(OPTION_LIST) {
+    let pattern = format!(r"{function} = partial\(format_cot_example, including_answer=(True|False)\)");
+    let with_answer = captures(&pattern, module.bound(function, &[])?)?.get(1)? == "True";
+    let is = |name: &str, text: &str| module.bound(name, &[]) == Some(text);
+    let is_known = is("format_cot_example", OPTION_LIST)
+        && is("choices", OPTION_LETTERS)
+        && is("max_opt_num", "max_opt_num = 10")
+        && is("lang_dict", "lang_dict = LANG_LIBS[lang_abbr]")
+        && is("lang_abbr", "lang_abbr = basename(dirname(__file__))")
+        && is("basename", "from os.path import basename, dirname")
+        && is("dirname", "from os.path import basename, dirname")
+        && module.binds_as(
+            "LANG_LIBS",
+            &[],
+            r"from lm_eval\.tasks\.\w+\.lang_libs import LANG_LIBS",
+        )
+        && module.binds_as("partial", &[], PARTIAL)
+        && module.leaves("range")
+        && module.mentions("lang_dict") == 2
+        && module.mentions("LANG_LIBS") == 2;
+    if !is_known {
         return None;
     }
-    let pattern = format!(r"(?:^| ){function} = partial\(format_cot_example, including_answer=(True|False)\)");
-    let with_answer = captures(&pattern, &module.flat)?.get(1)? == "True";
     let folder = file.parent()?;
     let language = folder.file_name()?.to_str()?;
-    let table = std::fs::read_to_string(folder.parent()?.join("lang_libs.py")).ok()?;
-    let table = assigned(&table, "LANG_LIBS")?;
-    let words = table.get(language)?.as_array()?.iter();
+    let table = Module::read(&folder.parent()?.join("lang_libs.py"))?;
+    let words = match table.mentions("LANG_LIBS") {
+        1 => literal_of(table.bound("LANG_LIBS", &[])?, "LANG_LIBS")?,
+        _ => return None,
+    };
+    let words = words.get(language)?.as_array()?.iter();
     let words: Vec<String> = words
         .map(|word| word.as_str().map(str::to_owned))
         .collect::<Option<_>>()?;
@@ -409,52 +487,41 @@ pub enum AggregationRule {
 /// The rule behind an `aggregation`.
 #[must_use]
 pub fn aggregation(name: &str, file: &Path) -> Option<AggregationRule> {
-    let (module, function) = module(name, file)?;
-    let import = format!(r"from lm_eval\.utils import (?:\w+, )*{function}(?![\w])");
-    if function == "weighted_f1_score" && captures(&import, &module.flat).is_some() {
+    let (module, function) = Module::beside(file, name)?;
+    // Generated functions of rows bind names of their own.
+    let is_harmless = !function.starts_with("process_")
+        && module.mentions("process_functions") == 2
+        && module.binds_as("process_functions", &[UPDATE], GENERATED);
+    let idioms: &[&str] = if is_harmless { &[UPDATE] } else { &[] };
+    let imported = |from: &str, name: &str| {
+        let pattern = format!(r"from {from} import \(?(?: ?\w+,)* ?{name}(?:, \w+)*,? ?\)?");
+        module.binds_as(name, idioms, &pattern)
+    };
+    if function == "weighted_f1_score" && imported(r"lm_eval\.utils", "weighted_f1_score") {
         return Some(AggregationRule::WeightedF1);
     }
-    let micro = format!(
-        r#"def {function}\(items\): unzipped_list = list\(zip\(\*items\)\) golds = unzipped_list\[0\] preds = unzipped_list\[1\] fscore = f1_score\(golds, preds, average="(micro|weighted)"\) return fscore"#
+    let pattern = format!(
+        r#"def {function}\(items\):\n    unzipped_list = list\(zip\(\*items\)\)\n    golds = unzipped_list\[0\]\n    preds = unzipped_list\[1\]\n    fscore = f1_score\(golds, preds, average="(micro|weighted)"\)\n    return fscore"#
     );
-    let imports = module.flat.contains("from sklearn.metrics import f1_score");
-    let average = captures(&micro, &module.flat)?;
+    let average = captures(&pattern, module.bound(&function, idioms)?)?;
     let rule = if average.get(1)? == "micro" {
         AggregationRule::MicroF1
     } else {
         AggregationRule::WeightedF1
     };
-    imports.then_some(rule)
+    let is_plain = imported(r"sklearn\.metrics", "f1_score") && module.leaves("list") && module.leaves("zip");
+    is_plain.then_some(rule)
 }
 
-/// The literal that a module assigns to a name at its top level.
-fn assigned(text: &str, name: &str) -> Option<Json> {
-    let start = if text.starts_with(&format!("{name} = ")) {
-        0
-    } else {
-        text.find(&format!("\n{name} = "))? + 1
-    };
-    let value = &text[start + name.len() + 3..];
-    let closing = match value.chars().next()? {
-        '[' => "\n]",
-        '{' => "\n}",
-        _ => return None,
-    };
-    let end = value.find(closing)? + closing.len();
-    python::literal(&value[..end]).ok()
+/// The literal that a statement assigns to a name.
+fn literal_of(statement: &str, name: &str) -> Option<Json> {
+    let value = statement.strip_prefix(name)?.strip_prefix(" = ")?;
+    python::literal(value).ok()
 }
 
-/// The groups of the first match; each pattern is compiled once.
+/// The groups of a pattern that a text is, from its beginning to its end.
 fn captures(pattern: &str, text: &str) -> Option<Vec<String>> {
-    static COMPILED: Mutex<Option<HashMap<String, Option<Regex>>>> = Mutex::new(None);
-    let regex = {
-        let mut compiled = COMPILED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let compiled = compiled.get_or_insert_default();
-        compiled
-            .entry(pattern.to_owned())
-            .or_insert_with(|| Regex::new(pattern).ok())
-            .clone()?
-    };
+    let regex = compiled(&format!(r"\A(?:{pattern})\z"))?;
     let found = regex.captures(text).ok()??;
     let group = |at| {
         found
@@ -462,4 +529,20 @@ fn captures(pattern: &str, text: &str) -> Option<Vec<String>> {
             .map_or_else(String::new, |group| group.as_str().to_owned())
     };
     Some((0..found.len()).map(group).collect())
+}
+
+/// Whether a pattern matches anywhere in a text.
+fn occurs(pattern: &str, text: &str) -> bool {
+    compiled(pattern).is_some_and(|regex| regex.is_match(text).unwrap_or(true))
+}
+
+/// Each pattern is compiled once.
+fn compiled(pattern: &str) -> Option<Regex> {
+    static COMPILED: Mutex<Option<HashMap<String, Option<Regex>>>> = Mutex::new(None);
+    let mut compiled = COMPILED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let compiled = compiled.get_or_insert_default();
+    compiled
+        .entry(pattern.to_owned())
+        .or_insert_with(|| Regex::new(pattern).ok())
+        .clone()
 }

@@ -25,7 +25,10 @@ pub(crate) enum Found {
 
 impl Pattern {
     pub(crate) fn new(source: &str) -> Result<Self, String> {
-        Self::compiled(source, &translate(source))
+        let known =
+            |reason| format!("{source:?} is no regular expression in Python, or none that is known here: {reason}");
+        let translated = translate(source).map_err(known)?;
+        Self::compiled(source, &translated)
     }
 
     /// A pattern that is already written for the engine.
@@ -159,7 +162,14 @@ fn expand(replacement: &str, captures: &fancy_regex::Captures<'_, str>, out: &mu
 
 const WORD: &str = r"\p{L}\p{N}_";
 
-fn translate(source: &str) -> String {
+/// Letters that a backslash gives a meaning in Python.
+const ESCAPES: &str = "AbBdDsSwWZafnrtuUvx";
+/// What may stand behind `(?`, beside flags.
+const EXTENSIONS: [&str; 10] = ["P<", "P=", ":", "#", "=", "!", "<=", "<!", "(", ">"];
+
+/// # Errors
+/// What Python does not know, or what is not known here.
+fn translate(source: &str) -> Result<String, String> {
     let letters: Vec<char> = source.chars().collect();
     let mut out = String::new();
     let mut at = 0;
@@ -174,7 +184,18 @@ fn translate(source: &str) -> String {
                     break;
                 };
                 at += 1;
+                if next.is_ascii_alphabetic() && !ESCAPES.contains(next) {
+                    return Err(format!("\\{next}"));
+                }
                 escaped(next, class.is_some(), &mut out);
+            }
+            '(' if class.is_none() && letters.get(at) == Some(&'?') => {
+                let rest: String = letters[at + 1..].iter().take(2).collect();
+                let is_flag = rest.starts_with(|letter: char| letter == '-' || "aiLmsux".contains(letter));
+                if !is_flag && !EXTENSIONS.iter().any(|known| rest.starts_with(known)) {
+                    return Err(format!("(?{rest}"));
+                }
+                out.push('(');
             }
             '[' if class.is_none() => {
                 out.push('[');
@@ -209,7 +230,7 @@ fn translate(source: &str) -> String {
             _ => out.push(letter),
         }
     }
-    out
+    Ok(out)
 }
 
 fn escaped(letter: char, in_class: bool, out: &mut String) {
@@ -292,6 +313,40 @@ mod tests {
             ]
         );
         assert_eq!(all("x*", "ax"), texts(&["", "x", ""]));
+    }
+
+    #[test]
+    fn what_python_does_not_know_is_refused() {
+        for pattern in [
+            r"\h",
+            r"\K",
+            r"\G",
+            r"\z",
+            r"\e",
+            r"\R",
+            r"[\h]",
+            r"\N{DIGIT ONE}",
+            r"\p{L}",
+            "(?R)",
+            "(?<n>a)",
+            "(?'n'a)",
+            "(?|a)",
+        ] {
+            assert!(Pattern::new(pattern).is_err(), "{pattern}");
+        }
+        for pattern in [
+            "(?i)a",
+            "(?i:a)",
+            "(?P<n>a)(?P=n)",
+            "(?<=a)b",
+            "(?<!a)b",
+            "[(?R]",
+            r"\(?R",
+            "(?:a)",
+            r"\x41\b\d",
+        ] {
+            assert!(Pattern::new(pattern).is_ok(), "{pattern}");
+        }
     }
 
     #[test]

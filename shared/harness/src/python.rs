@@ -2,7 +2,7 @@
 //!
 //! Prompts are compared byte by byte, and these functions are between a row and its prompt.
 
-use serde_json::{Map, Number, Value as Json};
+use serde_json::{Number, Value as Json};
 use unicode_general_category::{GeneralCategory, get_general_category};
 
 /// Deepest nesting of a literal.
@@ -175,6 +175,106 @@ pub fn literal(text: &str) -> Result<Json, String> {
     }
 }
 
+/// The keys and values of a text that is a dictionary in Python, in their order.
+///
+/// # Errors
+/// The text is no literal of a dictionary.
+pub fn entries(text: &str) -> Result<Vec<(Json, Json)>, String> {
+    let mut reader = Literal { text, at: 0, depth: 1 };
+    match (text.starts_with('{'), reader.braces()?, reader.rest()) {
+        (true, Braces::Map(entries), "") => Ok(entries),
+        _ => Err("is no dictionary".to_owned()),
+    }
+}
+
+/// The value of a dictionary under a key; of equal keys the last one counts.
+#[must_use]
+pub fn entry<'e>(entries: &'e [(Json, Json)], key: &Json) -> Option<&'e Json> {
+    let found = entries.iter().rev().find(|(known, _)| equal(known, key));
+    found.map(|(_, value)| value)
+}
+
+/// `left == right`, where true is 1 and false is 0.
+#[must_use]
+pub fn equal(left: &Json, right: &Json) -> bool {
+    match (number(left), number(right)) {
+        (Some(left), Some(right)) => match (left.as_i64(), right.as_i64()) {
+            (Some(left), Some(right)) => left == right,
+            _ => left.as_f64() == right.as_f64(),
+        },
+        (None, None) => match (left, right) {
+            (Json::Array(left), Json::Array(right)) => {
+                left.len() == right.len() && left.iter().zip(right).all(|(left, right)| equal(left, right))
+            }
+            (left, right) => left == right,
+        },
+        _ => false,
+    }
+}
+
+/// The number that a value counts as.
+fn number(value: &Json) -> Option<Number> {
+    match value {
+        Json::Bool(boolean) => Some(u8::from(*boolean).into()),
+        Json::Number(number) => Some(number.clone()),
+        _ => None,
+    }
+}
+
+/// `type(like)(value)`, where the two differ in type.
+///
+/// # Errors
+/// Python stops here.
+pub fn cast(value: &Json, like: &Json) -> Result<Json, String> {
+    let fault = || format!("{} cannot be compared with {}", repr(value), repr(like));
+    let numbers = number(value);
+    Ok(match like {
+        Json::String(_) => Json::String(str(value)),
+        Json::Bool(_) => Json::Bool(is_true(value)),
+        Json::Number(like) if like.is_f64() => {
+            let float = match value {
+                Json::String(text) => strip(text).parse().ok(),
+                _ => numbers.and_then(|number| number.as_f64()),
+            };
+            Json::from(float.ok_or_else(fault)?)
+        }
+        Json::Number(_) => {
+            let integer = match (value, numbers) {
+                (Json::String(text), _) => strip(text).parse().ok(),
+                (_, Some(number)) => number.as_i64().or_else(|| truncated(number.as_f64()?)),
+                _ => None,
+            };
+            Json::from(integer.ok_or_else(fault)?)
+        }
+        Json::Null if value.is_null() => Json::Null,
+        _ => return Err(fault()),
+    })
+}
+
+/// `int(number)`, within the integers that a float holds exactly.
+fn truncated(number: f64) -> Option<i64> {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    (number.abs() <= EXACT).then_some(number.trunc() as i64)
+}
+
+/// `bool(value)`.
+fn is_true(value: &Json) -> bool {
+    match value {
+        Json::Null => false,
+        Json::Bool(boolean) => *boolean,
+        Json::Number(number) => number.as_f64() != Some(0.0),
+        Json::String(text) => !text.is_empty(),
+        Json::Array(values) => !values.is_empty(),
+        Json::Object(map) => !map.is_empty(),
+    }
+}
+
+/// What stands between braces.
+enum Braces {
+    Set(Vec<Json>),
+    Map(Vec<(Json, Json)>),
+}
+
 struct Literal<'t> {
     text: &'t str,
     at: usize,
@@ -240,7 +340,13 @@ impl Literal<'_> {
         let value = match self.peek() {
             Some('[') => self.list(']'),
             Some('(') => self.parenthesis(),
-            Some('{') => self.braces(),
+            Some('{') => self.braces().map(|braces| match braces {
+                Braces::Set(values) => Json::Array(values),
+                Braces::Map(entries) => {
+                    let named = entries.into_iter().map(|(key, value)| (str(&key), value));
+                    Json::Object(named.collect())
+                }
+            }),
             Some('\'' | '"') => self.texts(),
             Some(letter) if letter.is_ascii_alphabetic() => self.word(),
             Some(letter) if letter.is_ascii_digit() || "+-.".contains(letter) => self.number(),
@@ -287,11 +393,11 @@ impl Literal<'_> {
         }
     }
 
-    fn braces(&mut self) -> Result<Json, String> {
+    fn braces(&mut self) -> Result<Braces, String> {
         self.at += 1;
         self.skip_space();
         if self.eat("}") {
-            return Ok(Json::Object(Map::new()));
+            return Ok(Braces::Map(Vec::new()));
         }
         let first = self.value()?;
         self.skip_space();
@@ -302,21 +408,20 @@ impl Literal<'_> {
             } else if !self.eat("}") {
                 return Err(self.fault());
             }
-            return Ok(Json::Array(values));
+            return Ok(Braces::Set(values));
         }
-        let mut map = Map::new();
+        let mut entries = Vec::new();
         let mut key = first;
         loop {
             if !self.eat(":") {
                 return Err(self.fault());
             }
-            let value = self.value()?;
-            map.insert(str(&key), value);
+            entries.push((key, self.value()?));
             self.skip_space();
             let more = self.eat(",");
             self.skip_space();
             if self.eat("}") {
-                return Ok(Json::Object(map));
+                return Ok(Braces::Map(entries));
             }
             if !more {
                 return Err(self.fault());

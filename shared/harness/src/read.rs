@@ -55,6 +55,7 @@ const MODALITIES: &str = "asks for images or sound, which are not sent here; use
 
 fn read(keys: &mut Keys<'_>) -> Task {
     let mut notices = Vec::new();
+    keys.refuse_not_finite(&["metadata", "generation_kwargs"]);
     let name = keys.text("task").unwrap_or_default();
     for key in ["doc_to_image", "doc_to_audio"] {
         keys.refuse_if_set(key, MODALITIES);
@@ -119,6 +120,9 @@ fn read(keys: &mut Keys<'_>) -> Task {
     let generation = generation::read(keys, output_type, &fewshot_delimiter, &mut notices);
     let pipelines = lists::pipelines(keys, output_type);
     let metrics = lists::metrics(keys, output_type);
+    if output_type == OutputType::GenerateUntil {
+        lists::refuse_unfit(keys, &pipelines, &metrics, choices.is_some());
+    }
     let dataset = generation::dataset(keys, &mut notices);
     let (test_split, validation_split) = (keys.text("test_split"), keys.text("validation_split"));
     if test_split.is_none() && validation_split.is_none() {
@@ -156,8 +160,16 @@ fn read(keys: &mut Keys<'_>) -> Task {
 }
 
 fn repeats(keys: &mut Keys<'_>) -> u32 {
-    let count = keys.count("repeats").and_then(|count| u32::try_from(count).ok());
-    count.unwrap_or(1).max(1)
+    let Some(count) = keys.count("repeats") else {
+        return 1;
+    };
+    match u32::try_from(count) {
+        Ok(count) if count > 0 => count,
+        _ => {
+            keys.refuse("repeats", format!("takes a count, 1 to {}", u32::MAX));
+            1
+        }
+    }
 }
 
 fn version(keys: &Keys<'_>) -> Option<String> {

@@ -3,7 +3,7 @@
 use minijinja::Value;
 use serde_json::Value as Json;
 
-use crate::metric::{Gold, Measure};
+use crate::metric::{Aggregation, Gold, Measure};
 use crate::python;
 use crate::rows::Row;
 use crate::shots::Drawer;
@@ -144,7 +144,7 @@ impl<'t> Asker<'t> {
     /// Looks at the first row, which decides what kind of task it is, and gets the examples ready.
     ///
     /// # Errors
-    /// There is no row, or the first one cannot be rendered.
+    /// There is no row, the first one cannot be rendered, or a metric cannot be taken of such rows.
     pub fn new(task: &'t Task, first: &Row, pool: Vec<Row>) -> Result<Self, String> {
         let mut templates = Templates::default();
         for source in sources(task) {
@@ -165,7 +165,14 @@ impl<'t> Asker<'t> {
             asker.texts_are_choices = task.choices.is_some() && matches!(text, Json::Number(_));
         }
         asker.targets_are_lists = asker.target(&task.target, first, &seen)?.is_array();
-        Ok(asker)
+        let unfit = task.metrics.iter().find(|metric| !metric.measure.takes_lists());
+        match unfit.filter(|_| asker.targets_are_lists && !asker.texts_are_choices) {
+            Some(metric) => Err(format!(
+                "metric_list: {} is not defined for a doc_to_target that is a list",
+                metric.measure.name()
+            )),
+            None => Ok(asker),
+        }
     }
 
     /// Whether targets are lists, of which any answer counts; the first row decides.
@@ -218,6 +225,14 @@ impl<'t> Asker<'t> {
         {
             return Err("doc_to_target: is a list in some rows and none in others".to_owned());
         }
+        if let Some(index) = self.beyond_two_classes(gold.as_ref()) {
+            return Err(format!(
+                "metric_list: f1 is that of choice 1 against choice 0, and choice {index} is right here"
+            ));
+        }
+        if task.output_type == OutputType::GenerateUntil && target.as_array().is_some_and(Vec::is_empty) {
+            return Err("doc_to_target: is an empty list, which no answer equals".to_owned());
+        }
         let context = contexts.first().cloned().unwrap_or_default();
         let request = match task.output_type {
             OutputType::GenerateUntil => Request::Generate { prompt: context },
@@ -241,6 +256,14 @@ impl<'t> Asker<'t> {
             choices,
             gold,
         })
+    }
+
+    /// A right choice that F1 of two classes has no place for.
+    fn beyond_two_classes(&self, gold: Option<&Gold>) -> Option<i64> {
+        let mut metrics = self.task.metrics.iter();
+        let is_binary = metrics.any(|metric| metric.aggregation == Aggregation::F1);
+        let beyond = gold?.indices.iter().copied().find(|index| *index > 1);
+        beyond.filter(|_| is_binary)
     }
 
     fn pairs(&self, contexts: &[String], choices: &[String], target: &Json) -> Request {
@@ -489,6 +512,9 @@ fn gold(target: &Json, choices: &[String]) -> Result<Gold, String> {
         other => Err(format!("doc_to_target: is {other}, which names no choice")),
     };
     match target {
+        Json::Array(values) if values.is_empty() => {
+            Err("doc_to_target: is an empty list, which no choice is in".to_owned())
+        }
         Json::Array(values) => {
             if let Some(text) = values.iter().find(|value| !value.is_number()) {
                 return Err(format!("doc_to_target: holds {text}; a list of targets takes indices"));

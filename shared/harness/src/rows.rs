@@ -107,6 +107,10 @@ pub fn typed(rows: Vec<Row>) -> Vec<Row> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Integers,
+    /// Integers of which some are beyond those with a sign.
+    Unsigned,
+    /// Integers of which some are beyond all that a number holds, or beside negative ones or holes: texts as they stand.
+    Verbatim,
     Numbers,
     Booleans,
     Texts,
@@ -124,6 +128,14 @@ impl Kind {
             // A column with holes is one of numbers with a point.
             return if has_missing { Self::Numbers } else { Self::Integers };
         }
+        if present().all(is_integer) {
+            let is_unsigned = present().all(|text| text.trim().parse::<u64>().is_ok());
+            return if is_unsigned && !has_missing {
+                Self::Unsigned
+            } else {
+                Self::Verbatim
+            };
+        }
         if present().all(is_number) {
             return Self::Numbers;
         }
@@ -136,20 +148,27 @@ impl Kind {
     }
 
     fn value(self, text: &str) -> Json {
-        if is_missing(text) {
+        if is_missing(text) && self != Self::Verbatim {
             return Json::Null;
         }
         match self {
+            Self::Unsigned => text.trim().parse::<u64>().map_or(Json::Null, Json::from),
             Self::Integers => text.trim().parse::<i64>().map_or(Json::Null, Json::from),
             Self::Numbers => text.trim().parse::<f64>().map_or(Json::Null, Json::from),
             Self::Booleans => Json::Bool(text.eq_ignore_ascii_case("true")),
-            Self::Texts => Json::String(text.to_owned()),
+            Self::Texts | Self::Verbatim => Json::String(text.to_owned()),
         }
     }
 }
 
 fn is_missing(text: &str) -> bool {
     MISSING.contains(&text) || text == "n/a" || text == "None"
+}
+
+fn is_integer(text: &str) -> bool {
+    let text = text.trim();
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 fn is_number(text: &str) -> bool {
@@ -190,5 +209,22 @@ mod tests {
             {"i": -2, "f": 1.0, "h": null, "b": false, "t": null},
         ]);
         assert_eq!(json!(typed(read)), expected);
+    }
+
+    /// As `datasets` 5.2.0 reads them.
+    #[test]
+    fn integers_that_64_bits_do_not_hold_are_unsigned_or_texts() {
+        let column = |texts: &[&str]| {
+            let read = texts.iter().map(|text| json!({"a": text}).as_object().unwrap().clone());
+            let values = typed(read.collect()).into_iter().map(|row| row["a"].clone());
+            Json::from(values.collect::<Vec<_>>())
+        };
+        let big = "12345678901234567890";
+        assert_eq!(column(&[big, "+5"]), json!([12_345_678_901_234_567_890_u64, 5]));
+        assert_eq!(column(&["-1", big]), json!(["-1", big]));
+        assert_eq!(column(&["1", "", big]), json!(["1", "", big]));
+        assert_eq!(column(&["1.5", big]), json!([1.5, 1.234_567_890_123_456_7e19]));
+        assert_eq!(column(&[big, "NA", "x"]), json!([big, null, "x"]));
+        assert_eq!(column(&["1e3", "2E-2", "3"]), json!([1000.0, 0.02, 3.0]));
     }
 }

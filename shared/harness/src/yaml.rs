@@ -136,6 +136,19 @@ impl Node {
         }
     }
 
+    /// The first number in it that is infinite or none, at any depth.
+    #[must_use]
+    pub fn not_finite(&self) -> Option<&Place> {
+        match &self.value {
+            Value::Float(number) if !number.is_finite() => Some(&self.place),
+            Value::List(nodes) => nodes.iter().find_map(Self::not_finite),
+            Value::Map(map) => map
+                .iter()
+                .find_map(|(key, value)| key.not_finite().or_else(|| value.not_finite())),
+            _ => None,
+        }
+    }
+
     /// The value as JSON; keys become texts as Python's `str` makes them.
     ///
     /// # Errors
@@ -237,6 +250,7 @@ fn build(text: &str, file: &Arc<Path>) -> Result<Node, Fault> {
         anchors: HashMap::new(),
         nodes: 0,
         root: None,
+        is_merge: false,
     };
     for event in Parser::new_from_str(text) {
         let (event, span) = event.map_err(Fault::Scan)?;
@@ -252,6 +266,8 @@ struct Builder<'f> {
     anchors: HashMap<usize, Node>,
     nodes: usize,
     root: Option<Node>,
+    /// Whether the scalar that is closed next is `<<` without quotes.
+    is_merge: bool,
 }
 
 /// A list or mapping whose end has not come.
@@ -266,8 +282,14 @@ enum OpenKind {
     Map {
         own: Map,
         merged: Vec<Map>,
-        key: Option<Node>,
+        key: Option<Key>,
     },
+}
+
+/// A key whose value has not come.
+enum Key {
+    Merge,
+    Named(Node),
 }
 
 impl Builder<'_> {
@@ -290,6 +312,7 @@ impl Builder<'_> {
         match event {
             Event::Scalar(text, style, anchor, tag) => {
                 let tag = tag.map(|tag| (tag.handle.clone(), tag.suffix.clone()));
+                self.is_merge = style == ScalarStyle::Plain && tag.is_none() && text == "<<";
                 let value = self.scalar(&text, style, tag, line)?;
                 let node = Node {
                     value,
@@ -350,17 +373,19 @@ impl Builder<'_> {
             self.anchors.insert(anchor, node.clone());
         }
         let line = node.place.line;
+        let is_merge = std::mem::take(&mut self.is_merge);
         match self.stack.last_mut().map(|open| &mut open.kind) {
             None if self.root.is_none() => self.root = Some(node),
             None => return Err(self.refuse(line, "holds more than one document")),
             Some(OpenKind::List(nodes)) => nodes.push(node),
             Some(OpenKind::Map { own, merged, key }) => match key.take() {
-                None => *key = Some(node),
-                Some(name) if name.is_text("<<") => match merge_sources(node) {
+                None if is_merge => *key = Some(Key::Merge),
+                None => *key = Some(Key::Named(node)),
+                Some(Key::Merge) => match merge_sources(node) {
                     Some(maps) => merged.extend(maps),
                     None => return Err(self.refuse(line, "`<<` takes a mapping or a list of mappings")),
                 },
-                Some(name) => own.insert(name, node),
+                Some(Key::Named(name)) => own.insert(name, node),
             },
         }
         Ok(())
@@ -525,6 +550,16 @@ mod tests {
         let made = serde_json::json!({"x": 9, "y": 2, "z": 4});
         assert_eq!(read(text)["made"], made);
         assert_eq!(read(text)["again"], serde_json::json!({"x": 1, "y": 2}));
+    }
+
+    #[test]
+    fn a_merge_key_in_quotes_is_a_key_of_its_own() {
+        let made = serde_json::json!({"<<": {"x": 1}, "y": "<<", "z": 2});
+        assert_eq!(
+            read("a: {\"<<\": {x: 1}, y: <<, <<: {z: 2}}")["a"],
+            serde_json::json!({"z": 2, "<<": {"x": 1}, "y": "<<"})
+        );
+        assert_eq!(read("'<<': {x: 1}\ny: <<\nz: 2\n"), made);
     }
 
     #[test]

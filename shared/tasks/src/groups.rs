@@ -113,17 +113,56 @@ fn matches(pattern: &str, name: &str) -> bool {
     Regex::new(&format!("(?s)^{}$", parts.join(".*"))).is_ok_and(|pattern| pattern.is_match(name))
 }
 
-/// The checks that need the benchmarks: `names` are those that are written, also of benchmarks that could not be read.
-pub(crate) fn check(groups: &[GroupEntry], names: &[String], benchmarks: &[BenchmarkEntry], problems: &mut Problems) {
-    let read = benchmarks.iter().map(|benchmark| benchmark.name.to_string());
-    let names: Vec<String> = names.iter().cloned().chain(read).collect();
+/// What groups can name, and what they cannot be named.
+pub(crate) struct Known<'a> {
+    /// The names that are written, also of benchmarks that could not be read.
+    pub(crate) names: &'a [String],
+    /// Benchmarks with data of their own.
+    pub(crate) of_data: &'a [BenchmarkEntry],
+    /// Benchmarks that task files describe.
+    pub(crate) of_tasks: &'a [Benchmark],
+    /// Groups that task files describe.
+    pub(crate) groups: &'a [Group],
+    /// Whether every task file could be read: else benchmarks are missing whose names are not known.
+    pub(crate) is_whole: bool,
+}
+
+impl Known<'_> {
+    fn names(&self) -> Vec<String> {
+        let of_data = self.of_data.iter().map(|benchmark| benchmark.name.to_string());
+        let of_tasks = self.of_tasks.iter().map(|benchmark| benchmark.name.to_string());
+        self.names.iter().cloned().chain(of_data).chain(of_tasks).collect()
+    }
+
+    /// The names of benchmarks that lack a metric.
+    fn without(&self, metric: &str) -> impl Iterator<Item = &str> {
+        let of_data = self
+            .of_data
+            .iter()
+            .filter(move |benchmark| !has(&benchmark.metrics, metric) && !has(&benchmark.grader.metrics(), metric));
+        let of_tasks = self.of_tasks.iter();
+        let of_tasks = of_tasks.filter(move |benchmark| !has(&benchmark.metrics, metric));
+        let of_data = of_data.map(|benchmark| benchmark.name.as_str());
+        of_data.chain(of_tasks.map(|benchmark| benchmark.name.as_str()))
+    }
+}
+
+/// The checks that need the benchmarks.
+pub(crate) fn check(groups: &[GroupEntry], known: &Known<'_>, problems: &mut Problems) {
+    let names = known.names();
     for group in groups {
         if names.contains(&group.name) {
             let message = format!("{:?} is the name of a benchmark already", group.name);
             problems.error(group.place.field("group.name"), message);
         }
-        group.check_patterns(&names, problems);
-        group.check_metric(benchmarks, problems);
+        if known.groups.iter().any(|other| other.name == group.name) {
+            let message = format!("{:?} is the name of a group of a task file already", group.name);
+            problems.error(group.place.field("group.name"), message);
+        }
+        if known.is_whole {
+            group.check_patterns(&names, problems);
+        }
+        group.check_metric(known, problems);
     }
 }
 
@@ -158,21 +197,15 @@ impl GroupEntry {
         }
     }
 
-    fn check_metric(&self, benchmarks: &[BenchmarkEntry], problems: &mut Problems) {
+    fn check_metric(&self, known: &Known<'_>, problems: &mut Problems) {
         let Some(metric) = &self.metric else { return };
-        for benchmark in benchmarks
-            .iter()
-            .filter(|benchmark| self.means(benchmark.name.as_str()))
-        {
-            if !has(&benchmark.metrics, &metric.value) && !has(&benchmark.grader.metrics(), &metric.value) {
-                let place = self.place.line(metric.line).field("group.metric");
-                let message = format!(
-                    "benchmark {:?} has no metric {:?}: add it to the benchmark's metrics, or leave the benchmark out",
-                    benchmark.name.as_str(),
-                    metric.value
-                );
-                problems.error(place, message);
-            }
+        for benchmark in known.without(&metric.value).filter(|name| self.means(name)) {
+            let place = self.place.line(metric.line).field("group.metric");
+            let message = format!(
+                "benchmark {benchmark:?} has no metric {:?}: add it to the benchmark's metrics, or leave the benchmark out",
+                metric.value
+            );
+            problems.error(place, message);
         }
     }
 

@@ -84,10 +84,11 @@ fn render(path: &Path, text: &str, problems: &mut Problems, sink: &mut dyn Sink)
     for entry in &decoded.benchmarks {
         benchmarks.extend(render::benchmark(entry, problems, sink)?);
     }
-    groups::check(&decoded.groups, &decoded.names, &decoded.benchmarks, problems);
-    let mut groups = groups::resolve(&decoded.groups, &benchmarks);
+    let of_data = benchmarks.len();
+    let (mut of_tasks, mut is_whole) = (Vec::new(), true);
     for entry in &decoded.tasks {
         let rendered = task::render(entry, benchmarks.len(), problems, sink)?;
+        is_whole &= rendered.is_whole;
         for benchmark in rendered.benchmarks {
             if benchmarks.iter().any(|known: &Benchmark| known.name == benchmark.name) {
                 let message = format!("benchmark {} is there already", benchmark.name);
@@ -95,8 +96,18 @@ fn render(path: &Path, text: &str, problems: &mut Problems, sink: &mut dyn Sink)
             }
             benchmarks.push(benchmark);
         }
-        groups.extend(rendered.groups);
+        of_tasks.extend(rendered.groups);
     }
+    let known = groups::Known {
+        names: &decoded.names,
+        of_data: &decoded.benchmarks,
+        of_tasks: &benchmarks[of_data..],
+        groups: &of_tasks,
+        is_whole,
+    };
+    groups::check(&decoded.groups, &known, problems);
+    let mut groups = groups::resolve(&decoded.groups, &benchmarks);
+    groups.extend(of_tasks);
     let (max_failure_rate, suite) = (decoded.max_failure_rate, decoded.suite);
     Ok(suite.map(|suite| Manifest {
         suite,

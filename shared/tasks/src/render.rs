@@ -480,7 +480,8 @@ impl Rendering<'_> {
 /// A prompt of so many bytes is worth a word: most contexts are shorter.
 const LONG_PROMPT_BYTES: usize = 1 << 20;
 
-const NUL: &str = "holds a NUL character (U+0000), at which some servers cut a text; take it out of the data, or out of what \
+/// Why a text with a NUL character is refused.
+pub(crate) const NUL: &str = "holds a NUL character (U+0000), at which some servers cut a text; take it out of the data, or out of what \
                    is rendered with `| replace(\"\\0\", \"\")`";
 
 fn long(prompt: &Prompt) -> Option<String> {

@@ -22,6 +22,7 @@ use tidemill_harness::{Child, Entry, Index, Kind, Refusal, Task};
 use crate::error::{Place, Problems};
 use crate::faults::Faults;
 use crate::fields::{Fields, any};
+use crate::render::NUL;
 use crate::sink::{Sink, Stopped};
 use datasets::{Datasets, Split};
 
@@ -48,6 +49,8 @@ pub(crate) struct Rendered {
     pub(crate) benchmarks: Vec<Benchmark>,
     /// Means over them; members are counted from the first benchmark of the suite.
     pub(crate) groups: Vec<Group>,
+    /// Whether all of it could be read.
+    pub(crate) is_whole: bool,
 }
 
 /// Reads the fields of a `[[benchmark]]` that names a task file.
@@ -115,19 +118,38 @@ pub(crate) fn render(
     };
     let mut rendered = Rendered::default();
     let mut names: Vec<String> = Vec::new();
+    let tasks = distinct(entry, tasks, problems);
     for task in &tasks {
-        if names.contains(&task.name) {
-            continue;
-        }
         if let Some(benchmark) = benchmark(entry, task, problems, sink)? {
             names.push(task.name.clone());
             rendered.benchmarks.push(benchmark);
         }
     }
+    rendered.is_whole = names.len() == tasks.len();
     if let Some(group) = &group {
         groups(group, &names, first, &mut rendered);
     }
     Ok(rendered)
+}
+
+/// Each task once: of several settings of one task, in several groups, the last counts.
+fn distinct(entry: &TaskEntry, tasks: Vec<Task>, problems: &mut Problems) -> Vec<Task> {
+    let mut distinct: Vec<Task> = Vec::new();
+    for task in tasks {
+        let Some(known) = distinct.iter_mut().find(|known| known.name == task.name) else {
+            distinct.push(task);
+            continue;
+        };
+        if *known != task {
+            let place = entry.place.field(format!("task {}", task.name));
+            problems.warn(
+                place,
+                "is in several groups with different settings, of which the last count for all",
+            );
+        }
+        *known = task;
+    }
+    distinct
 }
 
 fn load(entry: &TaskEntry) -> Result<(Vec<Task>, Option<tidemill_harness::Group>), Vec<Refusal>> {
@@ -277,7 +299,7 @@ fn unfit(task: &Task) -> Vec<String> {
     let mut unfit = Vec::new();
     for pipeline in &task.pipelines {
         match pipeline.chosen(task.repeats) {
-            Err(reason) if task.repeats > 1 => unfit.push(format!(
+            Err(reason) => unfit.push(format!(
                 "filter_list: {} {reason}, which is not graded here",
                 pipeline.name
             )),
@@ -287,6 +309,10 @@ fn unfit(task: &Task) -> Vec<String> {
     }
     if task.generation.top_k.is_some() {
         unfit.push("generation_kwargs.top_k: is not sent by this version".to_owned());
+    }
+    let until = &task.generation.until;
+    if task.output_type == OutputType::GenerateUntil && until.iter().any(|text| text.contains('\0')) {
+        unfit.push(format!("generation_kwargs.until: {NUL}"));
     }
     for metric in &task.metrics {
         if metric.measure == Measure::AccMutualInfo {
@@ -431,31 +457,15 @@ impl<'s> Writer<'s> {
 fn groups(group: &tidemill_harness::Group, names: &[String], first: usize, rendered: &mut Rendered) {
     for aggregate in &group.aggregates {
         for column in group.columns(aggregate) {
-            let of_task = |task: &&Task| task.grading().columns().any(|(name, _)| name == column);
-            let members = group.tasks().into_iter().filter(of_task).filter_map(|task| {
-                let at = names.iter().position(|name| *name == task.name)?;
-                let benchmark = u32::try_from(first + at).ok()?;
-                Some(Member { benchmark, weight: 1.0 })
-            });
-            let members: Vec<Member> = members.collect();
+            let members = members(group, &column, names, first);
             if members.is_empty() {
                 continue;
             }
-            let is_taken = rendered.groups.iter().any(|known| known.name == group.name);
-            rendered.groups.push(Group {
-                name: if is_taken {
-                    format!("{} {column}", group.name)
-                } else {
-                    group.name.clone()
-                },
-                members,
-                mean: if aggregate.weight_by_size {
-                    GroupMean::Micro
-                } else {
-                    GroupMean::Macro
-                },
-                metric: Some(column),
-            });
+            let mean = match aggregate.weight_by_size {
+                true => GroupMean::Micro,
+                false => GroupMean::Macro,
+            };
+            add(&group.name, column, members, mean, &mut rendered.groups);
         }
     }
     for child in &group.children {
@@ -463,4 +473,39 @@ fn groups(group: &tidemill_harness::Group, names: &[String], first: usize, rende
             groups(inner, names, first, rendered);
         }
     }
+}
+
+/// The benchmarks with a metric; one that is in several groups inside of it counts as often.
+fn members(group: &tidemill_harness::Group, column: &str, names: &[String], first: usize) -> Vec<Member> {
+    let mut members: Vec<Member> = Vec::new();
+    let of_task = |task: &&Task| task.grading().columns().any(|(name, _)| name == column);
+    for task in group.tasks().into_iter().filter(of_task) {
+        let at = names.iter().position(|name| *name == task.name);
+        let Some(benchmark) = at.and_then(|at| u32::try_from(first + at).ok()) else {
+            continue;
+        };
+        match members.iter_mut().find(|member| member.benchmark == benchmark) {
+            Some(member) => member.weight += 1.0,
+            None => members.push(Member { benchmark, weight: 1.0 }),
+        }
+    }
+    members
+}
+
+/// Adds a mean; of two means of one metric the last one counts, in the place of the first.
+fn add(group: &str, column: String, members: Vec<Member>, mean: GroupMean, groups: &mut Vec<Group>) {
+    let full = format!("{group} {column}");
+    let is_same =
+        |known: &&mut Group| known.metric.as_ref() == Some(&column) && (known.name == group || known.name == full);
+    if let Some(known) = groups.iter_mut().find(is_same) {
+        (known.members, known.mean) = (members, mean);
+        return;
+    }
+    let is_taken = groups.iter().any(|known| known.name == group);
+    groups.push(Group {
+        name: if is_taken { full } else { group.to_owned() },
+        members,
+        mean,
+        metric: Some(column),
+    });
 }

@@ -126,6 +126,16 @@ impl<'m> Keys<'m> {
         }
     }
 
+    /// Refuses every key but some that holds `.inf` or `.nan`, which no value of a row is.
+    pub(super) fn refuse_not_finite(&mut self, without: &[&str]) {
+        for (name, node) in self.map.named().filter(|(name, _)| !without.contains(name)) {
+            if let Some(place) = node.not_finite() {
+                let reason = "holds .inf or .nan, which is no value that rows and answers are compared with here";
+                self.refuse_at(place, name, reason);
+            }
+        }
+    }
+
     pub(super) fn refuse_if_set(&mut self, key: &'static str, reason: &str) {
         if let Some(node) = self.take(key).filter(|node| !node.is_null()) {
             let reason = match node.function() {

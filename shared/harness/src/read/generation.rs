@@ -54,6 +54,9 @@ pub(super) fn read(
     }
     let samples = keys.flag("do_sample");
     let temperature = keys.number("temperature");
+    if temperature.is_some_and(|temperature| !temperature.is_finite() || temperature < 0.0) {
+        keys.refuse("temperature", "must be a number of 0 or more");
+    }
     generation.temperature = temperature.unwrap_or(0.0);
     if samples && temperature.is_none() {
         notices.push("do_sample without a temperature is greedy, as a completions server is asked".to_owned());
@@ -63,6 +66,9 @@ pub(super) fn read(
             .push("do_sample: false has no effect beside a temperature, as a completions server is asked".to_owned());
     }
     generation.top_p = keys.number("top_p");
+    if generation.top_p.is_some_and(|share| !(share > 0.0 && share <= 1.0)) {
+        keys.refuse("top_p", "must be a number above 0 and at most 1");
+    }
     generation.top_k = keys.count("top_k").and_then(|count| i64::try_from(count).ok());
     if keys.count("num_beams").is_some_and(|beams| beams > 1) {
         keys.refuse("num_beams", "asks for beam search, which no server is asked for here");

@@ -45,7 +45,14 @@ pub(super) fn pipelines(keys: &mut Keys<'_>, output_type: OutputType) -> Vec<Pip
         };
         let mut inner = Keys::new(map, &entry.place, &prefix, keys.refusals());
         if let Some(pipeline) = pipeline(&mut inner, output_type) {
-            pipelines.push(pipeline);
+            // Of two chains of one name the last one counts, in the place of the first.
+            match pipelines
+                .iter_mut()
+                .find(|known: &&mut Pipeline| known.name == pipeline.name)
+            {
+                Some(known) => *known = pipeline,
+                None => pipelines.push(pipeline),
+            }
         }
         inner.finish();
     }
@@ -110,7 +117,13 @@ fn step(keys: &mut Keys<'_>, map: &Map) -> Option<Step> {
     };
     match name.as_str() {
         "take_first" => Some(Step::TakeFirst),
-        "take_first_k" => keys.count("k").map(Step::TakeFirstK),
+        "take_first_k" => {
+            let count = keys.count("k");
+            if !keys.is_set("k") {
+                keys.refuse("k", "is missing");
+            }
+            count.map(Step::TakeFirstK)
+        }
         "majority_vote" => Some(Step::MajorityVote),
         "remove_whitespace" => Some(Step::RemoveWhitespace),
         "lowercase" => Some(Step::Lowercase),
@@ -118,12 +131,15 @@ fn step(keys: &mut Keys<'_>, map: &Map) -> Option<Step> {
         "map" => mapping(keys),
         "regex" => regex(keys).map(Step::Regex),
         "multi_choice_regex" => {
-            let regex = regex(keys)?;
+            let regex = regex(keys);
+            let ignore_case = keys.flag("ignore_case");
+            let ignore_punctuation = keys.flag("ignore_punctuation");
+            let regexes_to_ignore = patterns(keys, "regexes_to_ignore");
             Some(Step::MultiChoiceRegex(MultiChoice {
-                regex,
-                ignore_case: keys.flag("ignore_case"),
-                ignore_punctuation: keys.flag("ignore_punctuation"),
-                regexes_to_ignore: patterns(keys, "regexes_to_ignore"),
+                regex: regex?,
+                ignore_case,
+                ignore_punctuation,
+                regexes_to_ignore,
             }))
         }
         "custom" => {
@@ -147,37 +163,70 @@ fn step(keys: &mut Keys<'_>, map: &Map) -> Option<Step> {
 }
 
 fn mapping(keys: &mut Keys<'_>) -> Option<Step> {
-    let entries = match keys.take("mapping_dict").map(|node| &node.value) {
-        Some(Value::Map(map)) => {
-            let entries = map
-                .iter()
-                .filter_map(|(key, value)| Some((key.json().ok()?, value.json().ok()?)));
-            entries.collect()
-        }
-        _ => Vec::new(),
+    let entries = match keys.take("mapping_dict") {
+        None => Some(Vec::new()),
+        Some(node) if node.is_null() => Some(Vec::new()),
+        Some(node) => pairs(keys, node),
     };
-    let default = keys
-        .take("default_value")
-        .and_then(|node| node.json().ok())
-        .unwrap_or(Json::Null);
-    Some(Step::Map { entries, default })
+    let default = value(keys, "default_value").unwrap_or(Json::Null);
+    Some(Step::Map {
+        entries: entries?,
+        default,
+    })
+}
+
+fn pairs(keys: &mut Keys<'_>, node: &Node) -> Option<Vec<(Json, Json)>> {
+    let reason = match &node.value {
+        Value::Map(map) => {
+            let pairs = map
+                .iter()
+                .map(|(key, value)| Some((key.json().ok()?, value.json().ok()?)));
+            match pairs.collect::<Option<Vec<_>>>() {
+                Some(pairs) if pairs.iter().any(|(key, _)| key.is_array() || key.is_object()) => {
+                    "takes texts, numbers and booleans as keys".to_owned()
+                }
+                Some(pairs) => return Some(pairs),
+                None => function_reason(node).unwrap_or_default(),
+            }
+        }
+        _ => format!("takes a mapping, not {}", node.kind()),
+    };
+    keys.refuse_at(&node.place, "mapping_dict", reason);
+    None
+}
+
+/// A value of any kind that is data.
+fn value(keys: &mut Keys<'_>, key: &'static str) -> Option<Json> {
+    let node = keys.take(key)?;
+    let value = node.json().ok();
+    if value.is_none() {
+        keys.refuse_at(&node.place, key, function_reason(node).unwrap_or_default());
+    }
+    value
 }
 
 fn regex(keys: &mut Keys<'_>) -> Option<RegexStep> {
-    let source = keys.text("regex_pattern").unwrap_or_else(|| REGEX_PATTERN.to_owned());
+    let source = match keys.take("regex_pattern").map(|node| (node.text(), node)) {
+        None => Some(REGEX_PATTERN.to_owned()),
+        Some((Some(source), _)) => Some(source.to_owned()),
+        Some((None, node)) => {
+            keys.refuse("regex_pattern", format!("takes a text, not {}", node.kind()));
+            None
+        }
+    };
     let group_select = match keys.take("group_select").map(|node| &node.value) {
-        None | Some(Value::Null) => 0,
+        None => 0,
         Some(Value::Int(number)) => *number,
         Some(_) => {
             keys.refuse("group_select", "takes an integer");
             0
         }
     };
-    let fallback = match keys.take("fallback").map(Node::json) {
-        None => Json::String(FALLBACK.to_owned()),
-        Some(Ok(fallback)) => fallback,
-        Some(Err(_)) => Json::Null,
-    };
+    let fallback = value(keys, "fallback").unwrap_or_else(|| match keys.is_set("fallback") {
+        true => Json::Null,
+        false => Json::String(FALLBACK.to_owned()),
+    });
+    let source = source?;
     match Pattern::new(&source) {
         Ok(pattern) => Some(RegexStep {
             source,
@@ -193,15 +242,18 @@ fn regex(keys: &mut Keys<'_>) -> Option<RegexStep> {
 }
 
 fn patterns(keys: &mut Keys<'_>, key: &'static str) -> Vec<(String, Pattern)> {
-    let sources = match keys.take(key).map(Node::json) {
-        None | Some(Ok(Json::Null)) => return Vec::new(),
+    let Some(node) = keys.take(key).filter(|node| !node.is_null()) else {
+        return Vec::new();
+    };
+    let sources: Option<Vec<String>> = match node.json() {
         // One text is iterated letter by letter, each of them a pattern.
-        Some(Ok(Json::String(text))) => text.chars().map(String::from).collect(),
-        Some(Ok(Json::Array(sources))) => {
-            let sources: Option<Vec<String>> = sources.into_iter().map(|one| one.as_str().map(str::to_owned)).collect();
-            sources.unwrap_or_default()
-        }
-        Some(_) => Vec::new(),
+        Ok(Json::String(text)) => Some(text.chars().map(String::from).collect()),
+        Ok(Json::Array(sources)) => sources.into_iter().map(|one| one.as_str().map(str::to_owned)).collect(),
+        _ => None,
+    };
+    let Some(sources) = sources else {
+        keys.refuse_at(&node.place, key, "takes a list of regular expressions");
+        return Vec::new();
     };
     let mut patterns = Vec::new();
     for source in sources {
@@ -248,6 +300,31 @@ pub(super) fn metrics(keys: &mut Keys<'_>, output_type: OutputType) -> Vec<Metri
     metrics
 }
 
+/// Refuses chains that give a metric something that it cannot be taken of, whatever the answers are.
+pub(super) fn refuse_unfit(keys: &mut Keys<'_>, pipelines: &[Pipeline], metrics: &[Metric], has_choices: bool) {
+    for pipeline in pipelines {
+        let name = &pipeline.name;
+        let is_one_text = pipeline.steps.last() == Some(&Step::TakeFirst);
+        for metric in metrics.iter().filter(|metric| metric.needs_one_text() && !is_one_text) {
+            let metric = metric.measure.name();
+            keys.refuse(
+                "filter_list",
+                format!("{name} gives {metric} a list; end it by take_first"),
+            );
+        }
+        let maps = pipeline.steps.iter().rev();
+        let map = maps.filter_map(|step| match step {
+            Step::Map { entries, default } => Some(entries.iter().map(|(_, to)| to).chain([default])),
+            _ => None,
+        });
+        // The choice that is right is a text, and is not made one of the kind that it is compared with.
+        if has_choices && map.take(1).flatten().any(|to| !to.is_string()) {
+            let reason = "to other values than texts (default_value is null where it is left out) is not done here beside doc_to_choice";
+            keys.refuse("filter_list", format!("{name}: map {reason}"));
+        }
+    }
+}
+
 fn metric(keys: &mut Keys<'_>, map: &Map, place: &Place, output_type: OutputType) -> Option<Metric> {
     let name = match map.get("metric").map(|node| (&node.value, node)) {
         Some((Value::Text(name), _)) => {
@@ -289,10 +366,11 @@ fn metric(keys: &mut Keys<'_>, map: &Map, place: &Place, output_type: OutputType
         return None;
     };
     let aggregation = aggregation(keys, fitting);
-    let higher_is_better = match keys.take("higher_is_better").map(|node| &node.value) {
-        Some(Value::Bool(boolean)) => *boolean,
-        _ => measure.higher_is_better(),
+    let higher_is_better = match keys.is_set("higher_is_better") {
+        true => keys.flag("higher_is_better"),
+        false => measure.higher_is_better(),
     };
+    keys.ignore("higher_is_better");
     let options = options(keys, map, measure, output_type);
     Some(Metric {
         measure,

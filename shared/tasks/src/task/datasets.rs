@@ -96,21 +96,47 @@ enum Files {
     Many(Vec<String>),
 }
 
+impl Known {
+    /// Whether it is for the same configuration as another.
+    fn is_for(&self, other: &Self) -> bool {
+        (&self.path, &self.name) == (&other.path, &other.name)
+    }
+}
+
 impl Datasets {
     /// Reads a mapping.
     pub(super) fn read(path: &Path) -> Result<Self, String> {
         let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
         let mapping: Mapping = toml::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+        for (at, known) in mapping.dataset.iter().enumerate() {
+            if mapping.dataset[..at].iter().any(|other| other.is_for(known)) {
+                let name = known
+                    .name
+                    .as_ref()
+                    .map_or(String::new(), |name| format!(", name {name:?}"));
+                return Err(format!(
+                    "{}: path {:?}{name} is there twice",
+                    path.display(),
+                    known.path
+                ));
+            }
+        }
         Ok(Self {
             folder: path.parent().unwrap_or(Path::new("")).to_owned(),
             known: mapping.dataset,
         })
     }
 
+    /// What is known of a dataset; what names its configuration wins over what is for any.
+    fn known(&self, dataset: &Dataset) -> Option<&Known> {
+        let of_path = || self.known.iter().filter(|known| known.path == dataset.path);
+        let exact = of_path().find(|known| known.name == dataset.name);
+        exact.or_else(|| of_path().find(|known| known.name.is_none()))
+    }
+
     /// The rows of a split, from the files that the task names or that the mapping names for it.
     pub(super) fn rows(&self, dataset: &Dataset, split: &str, base: &Path) -> Result<Split, String> {
-        let fits = |known: &&Known| known.path == dataset.path && (known.name.is_none() || known.name == dataset.name);
-        if let Some(known) = self.known.iter().find(fits) {
+        if let Some(known) = self.known(dataset) {
             let files = match known.splits.get(split) {
                 Some(Files::One(file)) => std::slice::from_ref(file),
                 Some(Files::Many(files)) => files.as_slice(),

@@ -7,6 +7,8 @@ use tidemill_harness::request::{Asked, Request};
 use tidemill_harness::rows::Row;
 use tidemill_harness::task::Task;
 
+use crate::render::NUL;
+
 /// What all items of a task share.
 pub(super) struct Shape<'a> {
     pub(super) task: &'a Task,
@@ -85,9 +87,21 @@ pub(super) fn of(shape: &Shape<'_>, number: usize, asked: Asked, row: &Row) -> R
     if !item.choices.is_empty() && item.prompt == Prompt::Text(String::new()) {
         item.prompt = Prompt::Text(shape.start.to_owned());
     }
+    readable(&item)?;
     match item.choices.iter().position(String::is_empty) {
         Some(at) => Err(format!("the continuation of choice {at} is empty")),
         None => Ok(item),
+    }
+}
+
+/// Whether every server takes all of it as it is.
+fn readable(item: &Item) -> Result<(), String> {
+    if matches!(&item.prompt, Prompt::Text(prompt) if prompt.contains('\0')) {
+        return Err(format!("the prompt {NUL}"));
+    }
+    match item.choices.iter().position(|choice| choice.contains('\0')) {
+        Some(at) => Err(format!("the continuation of choice {at} {NUL}")),
+        None => Ok(()),
     }
 }
 

@@ -322,3 +322,123 @@ fn a_mean_of_a_metric_that_no_task_has_is_refused() {
         assert_eq!(group(aggregate).load().unwrap().manifest.groups.len(), 1, "{aggregate}");
     }
 }
+
+const TEXTS: &str = "task: g\ndataset_path: json\ndataset_kwargs: {data_files: {dev: rows.jsonl}}\nvalidation_split: dev\n\
+    doc_to_text: q\ndoc_to_target: \"{{c[a]}}\"\n";
+
+#[test]
+fn chains_that_need_more_answers_than_there_are_and_nul_characters_are_refused() {
+    let errors = |task: &str| folder("task = \"g.yaml\"\n").with("g.yaml", task).errors();
+    let choices = TEXTS.replace(
+        "doc_to_target: \"{{c[a]}}\"",
+        "doc_to_target: a\noutput_type: multiple_choice",
+    );
+    for (task, part) in [
+        (
+            format!(
+                "{TEXTS}filter_list: [{{name: x, filter: [{{function: take_first_k, k: 5}}, {{function: take_first}}]}}]\n"
+            ),
+            "filter_list: x take_first_k of 5 does not fit 1 answers of a row",
+        ),
+        (
+            TEXTS.replace("doc_to_text: q", "doc_to_text: \"{{q}}\\0\""),
+            "row 1: the prompt holds a NUL character",
+        ),
+        (
+            format!("{TEXTS}generation_kwargs: {{until: [\"a\\0b\"]}}\n"),
+            "generation_kwargs.until: holds a NUL character",
+        ),
+        (
+            format!("{choices}doc_to_choice: [\"x\", \"y\\0\"]\n"),
+            "row 1: the continuation of choice 1 holds a NUL character",
+        ),
+    ] {
+        let said = errors(&task);
+        assert!(said.contains(part), "{task}: {said}");
+    }
+}
+
+#[test]
+fn files_of_one_configuration_win_over_those_of_any() {
+    let any = "[[dataset]]\npath = \"org/set\"\nsplits.test = \"other.jsonl\"\n";
+    let suite = "task = \"t.yaml\"\ndatasets = \"sets.toml\"\n";
+    let with = |sets: String| {
+        folder(suite)
+            .with("other.jsonl", "{\"q\": \"No.\", \"c\": [\"a\", \"b\"], \"a\": 0}\n")
+            .with("sets.toml", sets)
+    };
+    for sets in [format!("{any}{MAPPING}"), format!("{MAPPING}{any}")] {
+        assert_eq!(with(sets).load().unwrap().manifest.benchmarks[0].items, 2);
+    }
+    assert_eq!(with(any.to_owned()).load().unwrap().manifest.benchmarks[0].items, 1);
+    let said = with(format!("{MAPPING}{MAPPING}")).errors();
+    assert!(
+        said.contains("path \"org/set\", name \"small\" is there twice"),
+        "{said}"
+    );
+}
+
+#[test]
+fn groups_of_the_suite_name_benchmarks_of_task_files() {
+    let suite = |group: &str| format!("task = \"t.yaml\"\ndatasets = \"sets.toml\"\n[[group]]\n{group}\n");
+    let named = folder(&suite("name = \"all\"\nbenchmarks = [\"t*\"]\nmetric = \"acc\""))
+        .load()
+        .unwrap();
+    assert_eq!(
+        named.manifest.groups[0].members,
+        [Member {
+            benchmark: 0,
+            weight: 1.0
+        }]
+    );
+    for (group, part) in [
+        (
+            "name = \"all\"\nbenchmarks = [\"u\"]",
+            "names no benchmark of the suite",
+        ),
+        (
+            "name = \"t\"\nbenchmarks = [\"t\"]",
+            "\"t\" is the name of a benchmark already",
+        ),
+        (
+            "name = \"all\"\nbenchmarks = [\"t\"]\nmetric = \"f1\"",
+            "benchmark \"t\" has no metric \"f1\"",
+        ),
+    ] {
+        let said = folder(&suite(group)).errors();
+        assert!(said.contains(part), "{group}: {said}");
+    }
+    // Of a task that could not be read no name is known, and nothing is said of those that are missing.
+    let said = folder(&suite("name = \"all\"\nbenchmarks = [\"t\"]"))
+        .with("t.yaml", "task: t\n")
+        .errors();
+    assert!(!said.contains("names no benchmark"), "{said}");
+}
+
+#[test]
+fn a_task_in_several_groups_counts_as_often_and_of_two_means_of_a_metric_the_last_counts() {
+    let folder = folder("task = \"outer.yaml\"\ndatasets = \"sets.toml\"\n")
+        .with("u.yaml", CHOICES.replace("task: t", "task: u"))
+        .with("a.yaml", "group: a\ntask: [t, t, u]\naggregate_metric_list: [{metric: acc}]\n")
+        .with("b.yaml", "group: b\ntask: [{task: t, num_fewshot: 1}]\n")
+        .with(
+            "outer.yaml",
+            "group: outer\ntask: [a, b]\naggregate_metric_list:\n  - {metric: acc}\n  - {metric: acc, weight_by_size: false}\n",
+        );
+    let loaded = folder.load().unwrap();
+    let groups: Vec<_> = loaded
+        .manifest
+        .groups
+        .iter()
+        .map(|group| (group.name.as_str(), group.mean))
+        .collect();
+    assert_eq!(groups, [("outer", GroupMean::Macro), ("a", GroupMean::Micro)]);
+    let member = |benchmark, weight| Member { benchmark, weight };
+    assert_eq!(loaded.manifest.groups[0].members, [member(0, 2.0), member(1, 1.0)]);
+    assert_eq!(loaded.manifest.groups[1].members, [member(0, 1.0), member(1, 1.0)]);
+    let warning = loaded
+        .warnings
+        .iter()
+        .any(|warning| warning.message.contains("several groups with different settings"));
+    assert!(warning, "{:?}", loaded.warnings);
+}
