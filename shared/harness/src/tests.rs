@@ -540,7 +540,8 @@ fn first_asked(more: &str, row: Json) -> Result<crate::request::Asked, String> {
     let base = BASE.replace("doc_to_text: a\ndoc_to_target: b\n", "doc_to_text: q\n");
     let task = read(&format!("{base}{more}\n"), "").unwrap();
     let row = row.as_object().unwrap();
-    Asker::new(&task, row, Vec::new())?.ask(row)
+    let asked = Asker::new(&task, row, Vec::new())?.ask(row);
+    asked.map_err(|unasked| unasked.to_string())
 }
 
 #[test]

@@ -77,7 +77,7 @@ impl Options<'_> {
         starts_before(text, end).into_iter().find_map(|start| {
             let of_length = |form: &Form| form.begins(&text[start..], true) == Some(end - start);
             let index = self.forms.iter().position(of_length)?;
-            (end - start > 1).then(|| (index, start..end))
+            (end - start > 1).then_some((index, start..end))
         })
     }
 
