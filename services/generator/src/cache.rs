@@ -38,7 +38,24 @@ pub(crate) struct Generations {
     in_flight: Arc<Keys<GenerationKey>>,
     /// Generations that could not be stored while the broker was away.
     late: Mutex<HashSet<GenerationKey>>,
-    resting_until: Mutex<Option<Instant>>,
+    rest: Rest,
+}
+
+/// The time for which the cache is left alone.
+#[derive(Debug, Default)]
+struct Rest(Mutex<Option<Instant>>);
+
+impl Rest {
+    /// Leaves it alone from now on for a while. True when it was not left alone already: of what is in flight then, many fail.
+    fn begin(&self, now: Instant) -> bool {
+        let mut until = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        until.replace(now + REST).is_none_or(|until| until <= now)
+    }
+
+    fn lasts(&self, now: Instant) -> bool {
+        let until = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        until.is_some_and(|until| now < until)
+    }
 }
 
 /// The cache as one server group sees it.
@@ -217,24 +234,16 @@ impl Cache {
         };
         tidemill_telemetry::count(Metric::CacheStores, [("result", "failed")]);
         if self.context.broker.client.connection_state() == State::Connected {
-            tracing::warn!(group = %self.group, reason, "the generation cache takes nothing; it is left alone for {REST:?}");
-            let mut resting = self
-                .generations
-                .resting_until
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            *resting = Some(Instant::now() + REST);
+            let is_news = self.generations.rest.begin(Instant::now());
+            if is_news {
+                tracing::warn!(group = %self.group, reason, "the generation cache takes nothing; it is left alone for {REST:?}");
+            }
         }
         false
     }
 
     fn is_resting(&self) -> bool {
-        let resting = self
-            .generations
-            .resting_until
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        resting.is_some_and(|until| Instant::now() < until)
+        self.generations.rest.lasts(Instant::now())
     }
 
     async fn put(&self, generation: &Generation) -> Result<usize, String> {
@@ -269,4 +278,19 @@ fn count_look(result: &'static str) {
 
 fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_that_fail_together_one_is_told() {
+        let (rest, now) = (Rest::default(), Instant::now());
+        assert!(!rest.lasts(now));
+        assert!(rest.begin(now));
+        assert!(!rest.begin(now) && rest.lasts(now));
+        assert!(!rest.lasts(now + REST));
+        assert!(rest.begin(now + REST), "it is told anew");
+    }
 }

@@ -131,12 +131,15 @@ impl Known {
         }
     }
 
-    /// Samples with an outcome.
+    /// Samples with an outcome. The end tells all of them, also where it came before the last of what was provisional.
     pub(crate) fn samples_done(&self) -> u64 {
-        self.benchmarks
-            .values()
-            .map(|(_, benchmark)| benchmark.samples - benchmark.outcomes.missing)
-            .sum()
+        let ended = self.event.result.iter().flat_map(|result| &result.benchmarks);
+        let provisional = self.benchmarks.values().map(|(_, benchmark)| benchmark);
+        let done = |benchmark: &BenchmarkResult| benchmark.samples - benchmark.outcomes.missing;
+        match self.event.result {
+            Some(_) => ended.map(done).sum(),
+            None => provisional.map(done).sum(),
+        }
     }
 
     /// Seconds until the end at the pace so far; `None` before there is one.
@@ -212,4 +215,31 @@ pub(crate) async fn in_flight(context: &Context, event: &EvaluationEvent) -> Opt
         .await
         .ok()?;
     Some(consumer.cached_info().num_ack_pending)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::tests::{benchmark, result};
+
+    #[test]
+    fn the_end_tells_what_is_done_also_before_the_last_of_what_is_provisional() {
+        let mut whole = result(benchmark(4, 6));
+        whole.benchmarks[0].outcomes.missing = 2;
+        let event: EvaluationEvent = serde_json::from_value(serde_json::json!({
+            "schema": 1, "evaluation": whole.evaluation, "state": "invalid", "at": "2026-01-01T00:00:00Z", "run": "r", "step": 1, "team": "t",
+            "checkpoint": whole.checkpoint, "suite": whole.suite, "manifest": whole.checkpoint, "group": "0".repeat(16),
+            "source": {"endpoint": {"urls": ["http://127.0.0.1:1"], "model": "m"}}, "samples": 6, "timeline": {},
+        }))
+        .unwrap();
+        let mut known = Known {
+            event,
+            sequence: 1,
+            benchmarks: BTreeMap::new(),
+        };
+        assert_eq!(known.samples_done(), 0);
+        let done = whole.benchmarks[0].samples - 2;
+        known.event.result = Some(Box::new(whole));
+        assert_eq!(known.samples_done(), done);
+    }
 }

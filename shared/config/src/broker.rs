@@ -60,6 +60,14 @@ pub(crate) fn engine_kind<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
     )))
 }
 
+/// Reads a number of things of which there must be some.
+pub(crate) fn some<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    match u32::deserialize(deserializer)? {
+        0 => Err(D::Error::custom("0 is too few: it must be at least 1")),
+        number => Ok(number),
+    }
+}
+
 /// Reads a number of copies.
 pub(crate) fn replicas<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
     match usize::deserialize(deserializer)? {

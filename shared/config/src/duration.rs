@@ -14,3 +14,20 @@ pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
     humantime::parse_duration(&text)
         .map_err(|error| D::Error::custom(format!("{text:?} is not a duration such as 30s: {error}")))
 }
+
+/// Durations that must not be nothing: what waits for so long, or comes so often.
+pub(crate) mod positive {
+    use std::time::Duration;
+
+    use serde::Deserializer;
+    use serde::de::Error as _;
+
+    pub(crate) use super::serialize;
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        match super::deserialize(deserializer)? {
+            Duration::ZERO => Err(D::Error::custom("0s is no duration to wait for: it must be longer")),
+            duration => Ok(duration),
+        }
+    }
+}

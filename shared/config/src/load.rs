@@ -29,6 +29,18 @@ pub enum Error {
 
 const PREFIX: &str = "TIDEMILL_";
 
+/// What is wrong with a section, and with which of its keys.
+fn told(error: &toml::de::Error, section: &str) -> String {
+    let whole = error.to_string();
+    let place = |line: &str| Some(line.strip_prefix("in `")?.strip_suffix('`')?.to_owned());
+    let place = whole.lines().filter_map(place).next_back();
+    let key = place.and_then(|place| Some(place.strip_prefix(section)?.strip_prefix('.')?.to_owned()));
+    match key {
+        Some(key) => format!("{key}: {}", error.message()),
+        None => error.message().to_owned(),
+    }
+}
+
 /// Loads the configuration: defaults, then `file`, then variables such as `TIDEMILL_GENERATOR__MAX_IN_FLIGHT`.
 ///
 /// `environment` is passed in, so that tests need not change the process's own. Variables without a double underscore are
@@ -63,7 +75,7 @@ pub fn load(file: Option<&Path>, environment: impl IntoIterator<Item = (String, 
         let single = Table::from_iter([(section.clone(), value.clone())]);
         match single.try_into::<Config>() {
             Ok(_) => drop(config.insert(section, value)),
-            Err(error) => problems.push(format!("[{section}] {}", error.message())),
+            Err(error) => problems.push(format!("[{section}] {}", told(&error, &section))),
         }
     }
     if !problems.is_empty() {
@@ -157,6 +169,23 @@ mod tests {
         assert!(refused.contains("1, 3 or 5"), "{refused}");
         let refused = broker("1", "0s").unwrap_err().to_string();
         assert!(refused.contains("always"), "{refused}");
+    }
+
+    #[test]
+    fn what_nothing_could_be_done_with_is_refused_with_its_key() {
+        for (variable, value, key) in [
+            ("TIDEMILL_GENERATOR__MAX_IN_FLIGHT", "0", "max_in_flight"),
+            ("TIDEMILL_GENERATOR__ATTEMPTS", "0", "attempts"),
+            ("TIDEMILL_GENERATOR__REQUEST_TIMEOUT", "0s", "request_timeout"),
+            ("TIDEMILL_GENERATOR__STALL_TIMEOUT", "0ms", "stall_timeout"),
+            ("TIDEMILL_LOADER__MAX_IN_FLIGHT", "0", "max_in_flight"),
+            ("TIDEMILL_LOADER__MAX_UNGRADED", "0", "max_ungraded"),
+            ("TIDEMILL_GRADER__MAX_IN_FLIGHT", "0", "max_in_flight"),
+            ("TIDEMILL_AGGREGATOR__PUBLISH_INTERVAL", "0s", "publish_interval"),
+        ] {
+            let refused = load(None, variables(&[(variable, value)])).unwrap_err().to_string();
+            assert!(refused.contains(key), "{variable}: {refused}");
+        }
     }
 
     #[test]

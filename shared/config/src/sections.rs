@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::broker::{SyncInterval, engine_kind, replicas};
+use crate::broker::{SyncInterval, engine_kind, replicas, some};
 use crate::{duration, size};
 
 /// The whole configuration: one file serves every service.
@@ -117,8 +117,10 @@ pub struct Loader {
     pub max_groups: usize,
     /// The most requests in flight for each attached endpoint, where the announcement says nothing: a bound. Below it the
     /// generators find the level that keeps the engine full. Default 1024.
+    #[serde(deserialize_with = "some")]
     pub max_in_flight: u32,
     /// Sequences that a started engine computes at once. Default 16.
+    #[serde(deserialize_with = "some")]
     pub engine_max_num_seqs: u32,
     /// The program that serves a checkpoint; it is run with `engine --checkpoint DIR --port N`. Empty: this program.
     pub engine_program: Option<PathBuf>,
@@ -134,6 +136,7 @@ pub struct Loader {
     /// Completions that may wait for their grades, over all evaluations, before nothing more is released. They are never
     /// more than this, but for what other server groups have out at that moment (twice their slots). A hundred thousand
     /// answers of 4 KB take 400 MB of the DONE stream. Above 120,000 slow grades may hold others up. Default 100000.
+    #[serde(deserialize_with = "some")]
     pub max_ungraded: u32,
     /// Starts of an engine that keeps dying, for one evaluation. Default 5.
     pub engine_starts: u32,
@@ -167,18 +170,20 @@ impl Default for Loader {
 #[serde(deny_unknown_fields, default)]
 pub struct Generator {
     /// The most requests that one generator has in flight over all engines. Default 4096.
+    #[serde(deserialize_with = "some")]
     pub max_in_flight: u32,
     /// Tries of one item at an engine that answers, but answers badly; about 7 seconds pass before the last of them. Default 5.
+    #[serde(deserialize_with = "some")]
     pub attempts: u32,
     /// How long one request may take that is not streamed, and how long a streamed one may wait for its first token.
     /// Default `30m`.
-    #[serde(with = "duration")]
+    #[serde(with = "duration::positive")]
     pub request_timeout: Duration,
     /// Answers whose cap is above so many tokens are streamed, so that their progress is seen. Default 64.
     pub stream_above: u32,
     /// A streamed answer that has begun is given up when no token comes for so long; one that is merely long never is.
     /// Default `2m`.
-    #[serde(with = "duration")]
+    #[serde(with = "duration::positive")]
     pub stall_timeout: Duration,
     /// A streamed answer is saved each time that it has so many more tokens, so that a kill loses no more. Default 1024.
     pub park_every_tokens: u32,
@@ -208,6 +213,7 @@ pub struct Grader {
     /// Completions that one grader holds at once. Of these a fifth each, being graded or waiting, are for long answers and
     /// costly families on threads, for programs, for judges and for other commands; what is beyond is given back to the
     /// broker for a while, so that a slow family holds no other one up. At least 5 for that to hold. Default 256.
+    #[serde(deserialize_with = "some")]
     pub max_in_flight: u32,
     /// Threads for grades that take more than half a millisecond; at most a fifth of `max_in_flight`. 0: as many as cores.
     /// Default 0.
@@ -222,6 +228,7 @@ pub struct Grader {
     /// suites write it. They run as the grader does, outside of any sandbox. Default none.
     pub commands: Vec<Vec<String>>,
     /// Processes of each such program at once, at least 1. Default 2.
+    #[serde(deserialize_with = "some")]
     pub command_processes: u32,
     /// The models that judge answers, by the name that suites know them by: `[grader.judge.NAME]`. Default none.
     pub judge: BTreeMap<String, Judge>,
@@ -253,7 +260,7 @@ pub struct Judge {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_variable: Option<String>,
     /// Most requests that one grader has there at once; how many of them there are is found. Default 16.
-    #[serde(default = "judge::concurrency")]
+    #[serde(default = "judge::concurrency", deserialize_with = "some")]
     pub concurrency: u32,
     /// Most requests of one grader a minute, 0 for any number. Grades beyond wait. Default 0.
     #[serde(default)]
@@ -263,9 +270,10 @@ pub struct Judge {
     pub tokens_per_hour: u64,
     /// Replies that are asked for until one holds a verdict; then the sample is ungraded. Default 3.
     #[serde(default = "judge::attempts")]
+    #[serde(deserialize_with = "some")]
     pub attempts: u32,
     /// How long a reply may take. Default `2m`.
-    #[serde(default = "judge::request_timeout", with = "duration")]
+    #[serde(default = "judge::request_timeout", with = "duration::positive")]
     pub request_timeout: Duration,
     /// How long one grader waits for a judge that is away until a sample is ungraded. Default `1day`.
     #[serde(default = "judge::patience", with = "duration")]
@@ -343,7 +351,7 @@ impl Default for Sandbox {
 #[serde(deny_unknown_fields, default)]
 pub struct Aggregator {
     /// Shortest time between two provisional results of a benchmark. Default `1s`.
-    #[serde(with = "duration")]
+    #[serde(with = "duration::positive")]
     pub publish_interval: Duration,
 }
 
