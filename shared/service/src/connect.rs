@@ -1,5 +1,7 @@
 //! Reaching the broker, and telling what is wrong when it is not what is needed.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_nats::jetstream::{self, ContextBuilder};
@@ -176,6 +178,8 @@ fn addresses(url: &str) -> Vec<&str> {
 
 async fn options(config: &Config, name: &str, connected: watch::Sender<u64>) -> Result<ConnectOptions, ConnectError> {
     let first = connected.subscribe();
+    // One that is being left may lose its broker before it is closed, which is no news.
+    let is_left = Arc::new(AtomicBool::new(false));
     let options = match &config.broker.credentials {
         Some(path) => {
             ConnectOptions::with_credentials_file(path)
@@ -193,13 +197,15 @@ async fn options(config: &Config, name: &str, connected: watch::Sender<u64>) -> 
         .ping_interval(Duration::from_secs(5))
         .reconnect_delay_callback(move |tries| before_try(tries, *first.borrow() == 0))
         .event_callback(move |event| {
-            let connected = connected.clone();
+            let (connected, is_left) = (connected.clone(), Arc::clone(&is_left));
             async move {
                 match event {
+                    Event::Draining => is_left.store(true, Ordering::Relaxed),
+                    Event::Disconnected if is_left.load(Ordering::Relaxed) => {}
                     Event::Connected => connected.send_modify(|count| *count += 1),
                     Event::Disconnected => tracing::warn!("the broker is away; reconnecting"),
                     Event::ServerError(error) => tracing::warn!(%error, "the broker reports an error"),
-                    Event::Draining | Event::Closed => {}
+                    Event::Closed => {}
                     other => tracing::debug!(event = %other, "broker connection event"),
                 }
             }
