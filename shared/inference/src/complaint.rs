@@ -23,9 +23,10 @@ pub(crate) struct Complaint {
 const SHOWN_CHARACTERS: usize = 300;
 
 /// What servers write when a prompt does not fit: vLLM, SGLang, llama.cpp, OpenAI, and servers that copied one of these.
-const OVERFLOW_WORDING: [&str; 8] = [
+const OVERFLOW_WORDING: [&str; 9] = [
     "maximum context length",
     "maximum model length",
+    "exceeds the maximum allowed length",
     "longer than the model's context",
     "exceeds the model's context",
     "exceeds the available context size",

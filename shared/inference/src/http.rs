@@ -114,10 +114,12 @@ pub(crate) enum Endpoint {
     Props,
     /// What only SGLang has.
     ModelInfo,
+    /// SGLang's settings, with what its scheduler made of them.
+    ServerInfo,
 }
 
 impl Endpoint {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Completions,
         Self::Chat,
         Self::Models,
@@ -128,6 +130,7 @@ impl Endpoint {
         Self::Detokenize,
         Self::Props,
         Self::ModelInfo,
+        Self::ServerInfo,
     ];
 
     const fn path(self) -> &'static str {
@@ -142,6 +145,7 @@ impl Endpoint {
             Self::Detokenize => "/detokenize",
             Self::Props => "/props",
             Self::ModelInfo => "/get_model_info",
+            Self::ServerInfo => "/server_info",
         }
     }
 }

@@ -7,6 +7,8 @@
 //!   the continuation is then covered exactly, and the context that all choices share is computed once. How many tokens the
 //!   context is, is asked first, once an item.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tidemill_domain::{ChoiceScore, EngineKind, counted};
@@ -17,7 +19,10 @@ use crate::continuation::Traits;
 use crate::dialect::{Dialect, HasPenalties, TellsTokens};
 use crate::http::{Endpoint, Exchange};
 use crate::likelihood::{NO_BEST, implausible, plausible, unknown_best, unknown_first};
-use crate::{Attempt, Capabilities, Connection, OpenAi, Scored, Scoring, Verdict};
+use crate::{Attempt, Capabilities, Connection, HttpOutcome, OpenAi, Scored, Scoring, Verdict};
+
+/// How long its settings are waited for; a busy scheduler tells them between two steps.
+const INFO_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) static DIALECT: Dialect = Dialect {
     capabilities: Capabilities {
@@ -120,6 +125,36 @@ pub(crate) async fn score(
             Some(at) => border = at,
             None => return Attempt { verdict, requests },
         }
+    }
+}
+
+/// How many tokens less than the context an input has at most where the scheduler does not say it: one of the context stays free,
+/// five are kept for the answer, and the input must be shorter than what is left.
+const KEPT_FREE: usize = 7;
+
+#[derive(Deserialize)]
+struct ServerInfo {
+    /// Inputs must be shorter.
+    max_req_input_len: usize,
+}
+
+/// The longest prompt that is taken by an engine with such a context, in tokens. The room of its cache may allow less.
+pub(crate) async fn longest_prompt(engine: &OpenAi, context: usize, connection: Connection) -> usize {
+    let told = engine
+        .client()
+        .get(Endpoint::ServerInfo, connection, INFO_TIMEOUT)
+        .await;
+    let HttpOutcome::Answered {
+        status: 200..=299,
+        body,
+        ..
+    } = told
+    else {
+        return context.saturating_sub(KEPT_FREE);
+    };
+    match serde_json::from_slice::<ServerInfo>(&body) {
+        Ok(info) => info.max_req_input_len.saturating_sub(1),
+        Err(_) => context.saturating_sub(KEPT_FREE),
     }
 }
 

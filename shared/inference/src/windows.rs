@@ -135,8 +135,14 @@ async fn cut(
         return Ok(None);
     };
     let start_tokens = start.tokens.len();
-    // As the harness leaves it: one token less than the context, which servers keep for the answer.
-    let room = whole.max_model_len.unwrap_or(0).saturating_sub(1);
+    let context = whole.max_model_len.unwrap_or(0);
+    let room = if engine.kind() == EngineKind::Sglang {
+        *requests += 1;
+        sglang::longest_prompt(engine, context, connection).await
+    } else {
+        // As the harness leaves it: one token less than the context, which servers keep for the answer.
+        context.saturating_sub(1)
+    };
     let is_started = (1..=START_TOKENS).contains(&start_tokens) && whole.tokens.starts_with(&start.tokens);
     if !is_started || room <= start_tokens {
         return Ok(None);
