@@ -78,7 +78,7 @@ fn a_grade_carries_what_the_aggregator_folds() {
         score: 1.0,
         score_before_cut: None,
         extracted: Some("4".to_owned()),
-        grader: "numeric@4".to_owned(),
+        grader: "numeric@5".to_owned(),
         reason: Some("equals 4".to_owned()),
         truncated: false,
         cut_in_reasoning: false,

@@ -2,7 +2,7 @@
 //!
 //! Understood: signs and the typographic minus, currency signs, thousands separators (`8,000`, `9{,}500`, `9,\!500`, spaces of
 //! any width, `9'500`, `9_500`), decimals, exponents (`1.5e3`, `1.5 \times 10^3`), fractions (`1/2`, `\frac12`, `½`), mixed
-//! numbers (`2 1/2`), and the decimal digits of several scripts. The exponent of a unit, an index and the digits in a name
+//! numbers (`2 1/2`), words of magnitude (`5 million`), and the decimal digits of several scripts. The exponent of a unit, an index and the digits in a name
 //! (`cm^2`, `x_1`, `CO2`) are no numbers. A root, a power or a logarithm has a value that is not read here, and no number in it
 //! counts. Not understood: decimal commas, numerals in words.
 
@@ -310,6 +310,29 @@ mod tests {
             ("10^6 people", "1000000"),
             ("3x4", "4"),
         ]);
+    }
+
+    #[test]
+    fn words_of_magnitude_multiply_the_number_before_them() {
+        assert_reads(&[
+            ("$5 million", "5000000"),
+            ("The profit is $1.25 million.", "1250000"),
+            (r"5\text{ million}", "5000000"),
+            (r"5 \text{ Million dollars}", "5000000"),
+            ("12 thousand", "12000"),
+            ("-3 billions", "-3000000000"),
+            ("5 to 10 trillion", "10000000000000"),
+            ("5 million-year-old", "5000000"),
+            ("2,500 thousand units", "2500000"),
+            ("5 millionaires", "5"),
+            ("5 dozen", "5"),
+            ("1 in a million", "1"),
+        ]);
+        for text in ["2 1/2 million", "1/2 million", r"\frac12 million", "1e3 million"] {
+            assert_eq!(read(text), None, "{text}");
+            assert!(last_formula(text, Place::Prose).is_some(), "{text}");
+        }
+        assert_eq!(read_answer("5 million").as_deref(), Some("5000000"));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::family::Family;
 use crate::number::{Number, Place, Placed, last_formula, last_number};
 use crate::pattern::Pattern;
 
-const NAME: &str = "numeric@4";
+const NAME: &str = "numeric@5";
 const LAST_NUMBER: &str = "last-number@4";
 
 /// Targets that a reason names.

@@ -37,6 +37,8 @@ const TEXTS: [&[u8]; 9] = [
     b"mbox",
     b"operatorname",
 ];
+/// Words behind a numeral that multiply it, one or many, and by which power of ten.
+const MAGNITUDES: [(&[u8], u32); 4] = [(b"thousand", 3), (b"million", 6), (b"billion", 9), (b"trillion", 12)];
 /// Letters that stand before an amount without a space.
 const CURRENCIES: [&[u8]; 20] = [
     b"USD", b"EUR", b"GBP", b"INR", b"JPY", b"CNY", b"RMB", b"AUD", b"CAD", b"CHF", b"SGD", b"AED", b"Rs", b"rs",
@@ -645,7 +647,7 @@ impl<'r> Reader<'r> {
     fn number(&self, start: usize) -> Option<(Option<Number>, usize)> {
         if self.byte(start) == Some(b'\\') {
             let (number, end) = self.fraction(start)?;
-            return Some((Some(number), end));
+            return Some(self.unless_multiplied(Some(number), end));
         }
         let is_cut =
             self.byte(start) == Some(b'.') && self.before(start).is_some_and(|byte| byte.is_ascii_alphanumeric());
@@ -655,12 +657,17 @@ impl<'r> Reader<'r> {
         if let Some(power) = self.power_of_ten(start, &numeral, end) {
             return Some(power);
         }
+        if let Some((exponent, end)) = self.magnitude(end) {
+            let number = (!numeral.contains(['e', 'E'])).then(|| Number::new(format!("{numeral}e{exponent}")));
+            return Some((number, end));
+        }
         let follows_slash = self.before(self.before_spaces(start)) == Some(b'/');
         let is_plain = self.is_digit(self.after_spaces(end));
         // `0.5 1/2` are two numbers, and what follows a date stands apart; `3\frac{5}{2}` is a product.
         let may_be_mixed = !is_plain || (is_whole && !follows_slash);
         if let Some((fraction, end)) = self.part(end).filter(|_| may_be_mixed) {
-            return Some((Number::mixed(&number, &fraction).filter(|_| is_whole), end));
+            let mixed = Number::mixed(&number, &fraction).filter(|_| is_whole);
+            return Some(self.unless_multiplied(mixed, end));
         }
         let slash = self.after_spaces(end);
         if self.byte(slash) != Some(b'/') || follows_slash {
@@ -676,7 +683,37 @@ impl<'r> Reader<'r> {
             .filter(|(_, end)| self.byte(self.after_spaces(*end)) != Some(b'/'))
             .and_then(|(below, end)| Some((Number::ratio(&number, &Number::new(below))?, end)));
         let (number, end) = ratio.unwrap_or((number, end));
-        Some((Some(number), end))
+        Some(self.unless_multiplied(Some(number), end))
+    }
+
+    /// A fraction that a word behind it multiplies, as `2 1/2 million`, has a value that is not read here.
+    fn unless_multiplied(&self, number: Option<Number>, end: usize) -> (Option<Number>, usize) {
+        match self.magnitude(end) {
+            Some((_, end)) => (None, end),
+            None => (number, end),
+        }
+    }
+
+    /// The power of ten by which a word behind a number multiplies it, and where the word ends: `5 million`, `5\text{ million}`.
+    fn magnitude(&self, end: usize) -> Option<(u32, usize)> {
+        let mut at = self.after_spaces(end);
+        let command = if self.byte(at) == Some(b'\\') {
+            self.letters(at + 1)
+        } else {
+            b""
+        };
+        let brace = at + 1 + command.len();
+        let is_text = TEXTS.contains(&command) && self.byte(brace) == Some(b'{');
+        if is_text {
+            at = self.after_spaces(brace + 1);
+        }
+        let word = self.letters(at);
+        let is_named =
+            |name: &[u8]| word.eq_ignore_ascii_case(name) || word.eq_ignore_ascii_case(&[name, b"s"].concat());
+        let (_, exponent) = MAGNITUDES.iter().find(|(name, _)| is_named(name))?;
+        let after = at + word.len();
+        let closes = is_text && self.byte(after) == Some(b'}');
+        Some((*exponent, after + usize::from(closes)))
     }
 
     /// `1.5 \times 10^3` and `10^3`.
