@@ -131,7 +131,7 @@ pub(crate) enum Sign {
         /// How long it asks to be left alone.
         pause: Option<Duration>,
     },
-    /// It is away.
+    /// It is away: a connection to it failed, or was cut within an answer.
     Away,
     /// It would refuse every request.
     Refusing(String),
@@ -144,7 +144,7 @@ impl Sign {
             Self::Good | Self::Bad | Self::Empty => "too many of its last answers are empty, broken or errors",
             Self::Stalled => "answers that had begun go on no more",
             Self::Busy { .. } => "it has too much to do",
-            Self::Away => "nobody answers there",
+            Self::Away => "a connection to it failed or was cut",
             Self::Refusing(reason) => reason,
         }
     }
