@@ -10,11 +10,11 @@ use tidemill_service::{Context, now};
 use tidemill_streams::CheckpointMessage;
 
 use crate::arguments::Demo;
-use crate::evaluate::stop_signal;
 use crate::exit::Done;
 use crate::live::{self, Wanted};
 use crate::roles::Roles;
 use crate::session::{self, Need, Session};
+use crate::stops::stop_signal;
 use crate::view::Following;
 use crate::{output, table};
 

@@ -15,6 +15,7 @@ use crate::exit::Done;
 use crate::live::{self, Wanted};
 use crate::roles::Roles;
 use crate::session::{self, Need, Session};
+use crate::stops::stop_signal;
 use crate::view::{Following, Known};
 use crate::{output, table};
 
@@ -175,19 +176,6 @@ fn ungraded(result: &EvaluationResult) -> Option<String> {
             counted_as(failed, "sample has no verdict", "samples have no verdict")
         )
     })
-}
-
-/// Waits for a signal to stop: what is finished stays, and the same command goes on from there.
-pub(crate) async fn stop_signal() -> anyhow::Error {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (terminate, interrupt) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
-    match (terminate, interrupt) {
-        (Ok(mut terminate), Ok(mut interrupt)) => {
-            tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
-            anyhow::anyhow!("stopped by a signal; nothing finished is lost: the same command goes on from here")
-        }
-        (Err(error), _) | (_, Err(error)) => error.into(),
-    }
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ mod results;
 mod roles;
 mod session;
 mod sheet;
+mod stops;
 mod streams;
 mod suite;
 mod table;

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
+use crate::stops::stop_signal;
 use tidemill_loader::Scope;
 use tidemill_service::{Context, Fatal};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-
-use crate::evaluate::stop_signal;
 
 /// The services that were started.
 pub(crate) struct Roles {

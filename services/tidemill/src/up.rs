@@ -5,11 +5,11 @@ use tidemill_loader::Scope;
 use tidemill_service::Admin;
 
 use crate::arguments::Up;
-use crate::evaluate::stop_signal;
 use crate::exit::Done;
 use crate::output;
 use crate::roles::Roles;
 use crate::session::{self, Need, Session};
+use crate::stops::stop_signal;
 
 pub(crate) fn run(args: Up) -> anyhow::Result<Done> {
     let config = session::configuration(&args.place, "info")?;

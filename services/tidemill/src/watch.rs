@@ -6,10 +6,10 @@ use tidemill_domain::{RunId, counted};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::arguments::Watch;
-use crate::evaluate::stop_signal;
 use crate::exit::Done;
 use crate::held::Held;
 use crate::session::{self, Need, Session};
+use crate::stops::stop_signal;
 use crate::view::{Following, News};
 use crate::{output, table};
 
