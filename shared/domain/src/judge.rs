@@ -95,7 +95,13 @@ impl VerdictForm {
 /// A piece of a line without the marks of emphasis, quotation and brackets around it.
 fn unmarked(text: &str) -> &str {
     text.trim_matches(|letter: char| {
-        letter.is_whitespace() || matches!(letter, '*' | '_' | '`' | '"' | '\'' | '[' | ']' | '(' | ')')
+        letter.is_whitespace()
+            || matches!(letter, '*' | '_' | '`' | '"' | '\'' | '[' | ']' | '(' | ')')
+            || matches!(
+                letter,
+                '“' | '”' | '„' | '‘' | '’' | '‚' | '«' | '»' | '「' | '」' | '『' | '』'
+            )
+            || matches!(letter, '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}')
     })
 }
 

@@ -96,7 +96,11 @@ fn material(fields: &mut Fields<'_, '_>, is_pair: bool) -> Option<Vec<Material>>
             fields.missing(key);
             is_whole = false;
         }
-        if let Some(source) = fields.optional(key, |source: &String| template::check(source)) {
+        let check = |source: &String| match name {
+            JUDGE_REFERENCE => shows_no_answer(source),
+            _ => shows_answers_alone(source, is_pair),
+        };
+        if let Some(source) = fields.optional(key, check) {
             material.push(Material {
                 name: name.into(),
                 field,
@@ -108,6 +112,50 @@ fn material(fields: &mut Fields<'_, '_>, is_pair: bool) -> Option<Vec<Material>>
         }
     }
     is_whole.then_some(material)
+}
+
+/// The names of the answers that a judge is shown.
+const fn answers(is_pair: bool) -> &'static [&'static str] {
+    if is_pair {
+        &["answer_a", "answer_b"]
+    } else {
+        &["answer"]
+    }
+}
+
+/// An answer is not known when a template is rendered: it can be shown, and nothing else be done with it.
+fn shows_answers_alone(source: &str, is_pair: bool) -> Result<(), String> {
+    template::check(source)?;
+    match template::uses(source, answers(is_pair), true) {
+        Some(name) => Err(format!(
+            "uses `{name}`, which is not known before there is an answer: it can be shown by {{{{ {name} }}}}, without a filter, a \
+             condition and the like"
+        )),
+        None => Ok(()),
+    }
+}
+
+fn shows_no_answer(source: &str) -> Result<(), String> {
+    template::check(source)?;
+    match template::uses(source, answers(true), false) {
+        Some(name) => Err(format!(
+            "uses `{name}`: an answer is compared with it, so it holds none"
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Shown second, an answer is worth what is left of 1: a verdict for one side needs one that says the same of the other.
+fn are_mirrored(words: &[(String, f64)]) -> Result<(), String> {
+    let has = |worth: f64| words.iter().any(|(_, other)| (other - worth).abs() < 1e-9);
+    match words.iter().find(|(_, worth)| !has(1.0 - worth)) {
+        Some((word, worth)) => Err(format!(
+            "of a comparison must mirror each other, as A = 1, B = 0 and TIE = 0.5 do: {word} is worth {worth}, and no verdict \
+             is worth {}, which it means when the answers change places",
+            1.0 - worth
+        )),
+        None => Ok(()),
+    }
 }
 
 /// The words of `verdicts`, or the numbers of `scale`.
@@ -141,6 +189,11 @@ fn verdicts(fields: &mut Fields<'_, '_>, is_pair: bool) -> Option<Verdicts> {
     };
     let mut words: Vec<(String, f64)> = words.into_iter().collect();
     words.sort_by(|(_, left), (_, right)| right.total_cmp(left));
+    if is_pair && let Err(message) = are_mirrored(&words) {
+        let line = fields.line_of_field("verdicts");
+        fields.error("verdicts", line, message);
+        return None;
+    }
     Some(Verdicts::Words(words))
 }
 

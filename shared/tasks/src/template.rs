@@ -103,6 +103,72 @@ pub(crate) fn check(source: &str) -> Result<(), String> {
     Template::text(&environment(), source).map(|_| ())
 }
 
+/// The first of these names that a template does something with. Those in `shown` may stand alone in an expression, which only
+/// shows them.
+pub(crate) fn uses<'n>(source: &str, names: &[&'n str], are_shown: bool) -> Option<&'n str> {
+    let mut rest = source;
+    while let Some(start) = rest.find('{') {
+        rest = &rest[start + 1..];
+        let (close, is_expression) = match rest.bytes().next() {
+            Some(b'{') => ("}}", true),
+            Some(b'%') => ("%}", false),
+            Some(b'#') => ("#}", false),
+            _ => continue,
+        };
+        let is_comment = rest.starts_with('#');
+        let inner = &rest[1..];
+        let end = inner.find(close).unwrap_or(inner.len());
+        let block = inner[..end].trim_matches(['-', '+']).trim();
+        let is_plain = are_shown && is_expression && names.contains(&block);
+        if !is_plain
+            && !is_comment
+            && let Some(name) = mentioned(block, names)
+        {
+            return Some(name);
+        }
+        rest = inner.get(end + close.len()..).unwrap_or_default();
+    }
+    None
+}
+
+/// The first of these names in a block's code: neither in a text nor as what something else has.
+fn mentioned<'n>(code: &str, names: &[&'n str]) -> Option<&'n str> {
+    let is_of_name = |letter: char| letter.is_alphanumeric() || letter == '_';
+    let (mut rest, mut before) = (code, ' ');
+    while let Some(letter) = rest.chars().next() {
+        let length = match letter {
+            '"' | '\'' => text_length(rest, letter),
+            letter if is_of_name(letter) => rest.find(|letter| !is_of_name(letter)).unwrap_or(rest.len()),
+            letter => letter.len_utf8(),
+        };
+        let word = &rest[..length];
+        if before != '.'
+            && let Some(name) = names.iter().find(|name| **name == word)
+        {
+            return Some(*name);
+        }
+        if !letter.is_whitespace() {
+            before = letter;
+        }
+        rest = &rest[length..];
+    }
+    None
+}
+
+/// The length of the text that begins here, with its quotes.
+fn text_length(code: &str, quote: char) -> usize {
+    let mut is_escaped = false;
+    for (at, letter) in code.char_indices().skip(1) {
+        match letter {
+            _ if is_escaped => is_escaped = false,
+            '\\' => is_escaped = true,
+            letter if letter == quote => return at + letter.len_utf8(),
+            _ => {}
+        }
+    }
+    code.len()
+}
+
 /// Says what is wrong with a filter's syntax.
 pub(crate) fn check_filter(source: &str) -> Result<(), String> {
     if source.contains("{{") {

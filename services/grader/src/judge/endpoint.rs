@@ -106,6 +106,8 @@ pub(crate) struct Endpoint {
     attempts: u32,
     patience: Duration,
     pace: Mutex<Pace>,
+    /// Why the last request failed.
+    trouble: Mutex<String>,
     /// A request ended.
     changed: Notify,
     /// Completions that may wait for it in this process.
@@ -142,6 +144,7 @@ impl Endpoint {
             attempts: judge.attempts.max(1),
             patience: judge.patience,
             pace: Mutex::new(Pace::new(bounds, Instant::now())),
+            trouble: Mutex::default(),
             changed: Notify::new(),
             places: Semaphore::new(held),
             draining: CancellationToken::new(),
@@ -194,7 +197,7 @@ impl Endpoint {
         let (mut failures, mut charged, mut seen) = (0, 0, self.pace().answers());
         let mut connection = Connection::Kept;
         loop {
-            let place = self.admitted().await?;
+            let place = self.admitted(begun).await?;
             let attempt = self.engine.complete(request, connection, &mut Partial::default()).await;
             cost.requests += attempt.requests;
             tidemill_telemetry::count(Metric::JudgeRequests, [("ending", attempt.verdict.label())]);
@@ -227,14 +230,14 @@ impl Endpoint {
                     self.name, failure.why
                 )));
             }
+            failure
+                .why
+                .clone_into(&mut self.trouble.lock().unwrap_or_else(PoisonError::into_inner));
             if begun.elapsed() >= self.patience {
-                return Err(Stopped::NoVerdict(format!(
-                    "judge {} did not answer within {:?}: {}; {AFTERWARDS}",
-                    self.name, self.patience, failure.why
-                )));
+                return Err(self.out_of_patience());
             }
             connection = failure.connection;
-            self.pause(failures).await?;
+            self.pause(failures, begun + self.patience).await?;
         }
     }
 
@@ -242,12 +245,28 @@ impl Endpoint {
         self.pace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the right to send a request.
-    async fn admitted(&self) -> Result<Place<'_>, Postponed> {
+    fn out_of_patience(&self) -> Stopped {
+        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        Stopped::NoVerdict(format!(
+            "judge {} did not answer within {:?}: {trouble}; {AFTERWARDS}",
+            self.name, self.patience
+        ))
+    }
+
+    /// Waits for the right to send a request, while the server is away no longer than until the patience ends with a request that
+    /// has waited since `begun`. One request tries whether it is back, and may be the last one to learn that patience is over.
+    async fn admitted(&self, begun: Instant) -> Result<Place<'_>, Stopped> {
+        let patient_until = begun + self.patience;
         loop {
             let changed = self.changed.notified();
             let now = Instant::now();
-            let admission = self.pace().admit(now);
+            let (admission, is_away) = {
+                let mut pace = self.pace();
+                (pace.admit(now), pace.is_away())
+            };
+            if is_away && admission != Admission::Now && now >= patient_until {
+                return Err(self.out_of_patience());
+            }
             let due = match admission {
                 Admission::Now => {
                     return Ok(Place {
@@ -260,15 +279,18 @@ impl Endpoint {
                 Admission::Later => None,
             };
             tokio::select! { biased;
-                () = self.draining.cancelled() => return Err(Self::drained()),
+                () = self.draining.cancelled() => return Err(Self::drained().into()),
                 () = changed => {}
                 () = sleep_until(due.unwrap_or(now)), if due.is_some() => {}
+                () = sleep_until(patient_until), if is_away => {}
             }
         }
     }
 
-    async fn pause(&self, failures: u32) -> Result<(), Postponed> {
+    /// Waits longer with each failure, and no longer than the patience with this request.
+    async fn pause(&self, failures: u32, patient_until: Instant) -> Result<(), Postponed> {
         let pause = (PAUSES.0 * 2_u32.pow(failures.clamp(1, 8) - 1)).min(PAUSES.1);
+        let pause = pause.min(patient_until.saturating_duration_since(Instant::now()));
         tokio::select! { biased;
             () = self.draining.cancelled() => Err(Self::drained()),
             () = tokio::time::sleep(pause) => Ok(()),
@@ -369,5 +391,35 @@ impl Drop for Place<'_> {
         if self.is_open {
             self.leave(Ended::Dropped);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_for_a_judge_that_is_away_gives_up_with_its_own_patience_though_another_tries_whether_it_is_back() {
+        let judge = tidemill_config::Judge {
+            url: "http://127.0.0.1:9".to_owned(),
+            model: "m".to_owned(),
+            key_variable: None,
+            concurrency: 8,
+            requests_per_minute: 0,
+            tokens_per_hour: 0,
+            attempts: 3,
+            request_timeout: Duration::from_secs(10),
+            patience: Duration::from_secs(60),
+        };
+        let endpoint = Endpoint::try_new("main", &judge, 8).unwrap();
+        let begun = Instant::now();
+        let first = endpoint.admitted(begun).await.unwrap();
+        first.ended(Ended::Away { pause: None });
+        let _tries = endpoint.admitted(begun).await.unwrap();
+        let Err(Stopped::NoVerdict(reason)) = endpoint.admitted(begun).await.map(|_| ()) else {
+            panic!("it waits for nothing")
+        };
+        assert!(reason.contains("judge main did not answer within 60s"), "{reason}");
+        assert_eq!(begun.elapsed().as_secs(), 60);
     }
 }

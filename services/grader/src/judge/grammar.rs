@@ -157,6 +157,8 @@ mod tests {
             ("**Grade:** `I`.", Some("I")),
             ("GRADE：C", Some("C")),
             ("> GRADE: [[i]]", Some("I")),
+            ("GRADE: “C”", Some("C")),
+            ("GRADE: «C».\u{200b}", Some("C")),
             ("GRADE: I\nOn second thoughts:\nGRADE: C", Some("C")),
             // Another word than the label, another verdict than those asked for, several, none, or not at the end.
             ("GRID: C", None),

@@ -22,6 +22,13 @@ const PAIR: &str = "judge = \"main\"\npairwise = true\nprompt = \"{{ answer_a }}
 
 #[test]
 fn a_judge_is_asked_what_the_row_renders_with_marks_for_the_answer() {
+    let whole = "prompt = \"{{ question }} {{ target }} {{ row.answer }} {{ rubric }}: {{ answer }}\"";
+    let odd = "prompt = \"{# answer|upper #}{{ question }} {{ target }} {{ row['answer'] }} {{ 'be answer'[:3] }}strict: {{-answer-}}\"";
+    let shown = folder(&PLAIN.replace(whole, odd)).benchmark();
+    assert_eq!(
+        shown.items[0].material("judge_prompt"),
+        Some(format!("2+2? 4 4 be strict:{ANSWER_MARK}").as_str())
+    );
     let benchmark = folder(&format!("{PLAIN}system = \"{{{{ rubric }}}}\"\n")).benchmark();
     let item = &benchmark.items[0];
     assert_eq!(
@@ -84,6 +91,34 @@ fn what_no_judge_can_be_asked_is_refused_with_its_field() {
         (
             "judge = \"m\"\nprompt = \"{{ answer | upper }}\"\n",
             &["grader.prompt", "without a filter"],
+        ),
+        (
+            "judge = \"m\"\nprompt = \"{{ answer[:3] }} {{ answer }}\"\n",
+            &["grader.prompt", "uses `answer`"],
+        ),
+        (
+            "judge = \"m\"\nprompt = \"{{ 'LONG' if answer|length > 9 else 'SHORT' }}{{ answer }}\"\n",
+            &["grader.prompt", "uses `answer`"],
+        ),
+        (
+            "judge = \"m\"\nprompt = \"{{answer}}{% if answer == target %}same{% endif %}\"\n",
+            &["grader.prompt", "uses `answer`"],
+        ),
+        (
+            "judge = \"m\"\nprompt = \"{{- answer -}} {{ answer|tojson }}\"\n",
+            &["grader.prompt", "uses `answer`"],
+        ),
+        (
+            &format!("{PLAIN}system = \"{{{{ answer|upper }}}}\"\n"),
+            &["grader.system", "uses `answer`"],
+        ),
+        (
+            &format!("{PAIR}reference = \"like {{{{ answer_a }}}}\"\n"),
+            &["grader.reference", "uses `answer_a`", "holds none"],
+        ),
+        (
+            &format!("{PAIR}verdicts = {{ A = 1, B = 0.3 }}\n"),
+            &["grader.verdicts", "mirror", "A is worth 1", "worth 0"],
         ),
         (
             "judge = \"m\"\npairwise = true\nprompt = \"{{ answer_a }}\"\n",
