@@ -26,7 +26,7 @@ use crate::overlap::{Bleu, Chrf, F1, Rouge};
 use crate::pipelines::Pipelines;
 use crate::regex::Regex;
 use crate::runner::{Runner, Runners};
-use crate::{Error, Postponed, likelihood};
+use crate::{Error, Postponed, command, likelihood};
 
 /// Grades one completion of an item. To grade many, build a [`Grader`] once: it compiles the pattern.
 #[must_use]
@@ -222,7 +222,8 @@ impl Grader {
                 if is_cut {
                     self.cut(&mut measures);
                 }
-                let stands_whole = stands_before_end(&finding, &completion.text);
+                let stands_whole = stands_before_end(&finding, &completion.text)
+                    || (self.finds_texts() && stands_before_end_as_text(&finding, &completion.text));
                 let verdict = Verdict::of_finding(finding, is_cut);
                 Verdict {
                     measures,
@@ -242,7 +243,7 @@ impl Grader {
     /// would be favoured otherwise.
     fn without_answer(&self, outcome: Outcome, item: &Item) -> Verdict {
         let measures = match &self.way {
-            Ok(Way::Text(_)) if outcome.is_scored() => self.of_nothing(),
+            Ok(Way::Text(_) | Way::Outside(_)) if outcome.is_scored() => self.of_nothing(),
             Ok(Way::Pipelines(pipelines)) if outcome.is_scored() => self.of_silence(pipelines, item),
             _ => Vec::new(),
         };
@@ -277,8 +278,8 @@ impl Grader {
         measures
     }
 
-    /// What an answer adds to metrics that was cut: nothing where a whole one adds from 0 on, else what its text adds. What is
-    /// outside of this process is not known to count from 0, and a task of the harness takes its text for whole.
+    /// What an answer adds to metrics that was cut: 0 where a whole one adds from there on, else what its text adds; a task of the
+    /// harness takes its text for whole. What is outside of this process measured what it takes for whole, so that does not count.
     fn cut(&self, measures: &mut Vec<Option<Measured>>) {
         match &self.way {
             Ok(Way::Text(family)) if !family.measures_cut_answers() => {
@@ -289,6 +290,7 @@ impl Grader {
                 }
             }
             Ok(Way::Text(_) | Way::Pipelines(_)) => {}
+            Ok(Way::Outside(_)) => *measures = self.of_nothing(),
             _ => measures.clear(),
         }
     }
@@ -301,6 +303,16 @@ impl Grader {
         };
         let wanted = self.metrics.iter();
         wanted.map(|wanted| of(&wanted.as_ref()?.name)).collect()
+    }
+
+    /// What is extracted without its place is a piece of the text, or made from one.
+    fn finds_texts(&self) -> bool {
+        let is_command = |runner: &Arc<dyn Runner>| runner.name() == command::NAME;
+        match &self.way {
+            Ok(Way::Pipelines(_)) => true,
+            Ok(Way::Outside(runner)) => is_command(runner),
+            _ => false,
+        }
     }
 
     /// The answer had not begun: the engine split off reasoning and nothing came behind it, or a reasoning block is open.
@@ -444,6 +456,13 @@ const fn is_cut(completion: &Completion) -> bool {
 fn stands_before_end(finding: &Finding, text: &str) -> bool {
     let closes = finding.extractor.starts_with("json@") && finding.extracted.ends_with(['}', ']', '"']);
     closes || finding.span.is_some_and(|span| span.end < text.len() as u64)
+}
+
+/// What was extracted, of which the place is not known, stands last before the end of the text.
+fn stands_before_end_as_text(finding: &Finding, text: &str) -> bool {
+    let extracted = finding.extracted.as_str();
+    let last = text.rfind(extracted).filter(|_| !extracted.is_empty());
+    finding.span.is_none() && last.is_some_and(|start| start + extracted.len() < text.len())
 }
 
 /// The outcome of a completion in which there is nothing to grade.

@@ -596,6 +596,56 @@ fn a_task_of_the_harness_measures_cut_answers_as_they_are_and_scores_them_as_cut
 }
 
 #[test]
+fn what_the_filters_of_a_task_find_before_a_cut_stands_whole() {
+    let spec = GraderSpec::Pipelines {
+        grading: r#"{"filter_list": [{"name": "f", "filter": [{"function": "regex", "regex_pattern": "=> (\\d+)"},
+            {"function": "take_first"}]}], "metric_list": [{"metric": "exact_match"}]}"#
+            .to_owned(),
+        by_likelihood: false,
+    };
+    let mut item = item(&["5"], &[]);
+    item.material = vec![("target".to_owned(), "\"5\"".to_owned())];
+    let before_cut = |text: &str| grade(&spec, &item, &ended(Ending::Length, text), Timestamp(3)).score_before_cut;
+    for (text, expected) in [
+        ("=> 5\nand then", Some(1.0)),
+        ("=> 6\nand then", Some(0.0)),
+        ("=> 5", None),
+        // What follows may be another digit.
+        ("5, so => 5", None),
+    ] {
+        assert_eq!(before_cut(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn what_has_no_answer_adds_0_to_what_a_program_measures_of_which_more_is_better() {
+    let spec = GraderSpec::Command {
+        command: vec!["judge".to_owned()],
+        seconds: 1,
+    };
+    let metric = |name: &str, higher_is_better| Metric {
+        name: name.to_owned(),
+        source: MetricSource::Measure,
+        aggregation: Aggregation::Mean,
+        higher_is_better,
+    };
+    let grader = Grader::new(&spec, &Reasoning::Think).measuring(&[metric("quality", true), metric("mistakes", false)]);
+    for (completion, outcome) in [
+        (ended(Ending::Refused, ""), Outcome::Refused),
+        (completion("<think> 7"), Outcome::NoAnswer),
+        (ended(Ending::Length, "<think> 7"), Outcome::Truncated),
+    ] {
+        let grade = grader.grade(&item(&["7"], &[]), &completion, Timestamp(3));
+        assert_eq!(
+            (grade.outcome, grade.measures),
+            (outcome, vec![Some(Measured::Value(0.0)), None])
+        );
+    }
+    let failed = grader.grade(&item(&["7"], &[]), &ended(Ending::EngineError, ""), Timestamp(3));
+    assert_eq!((failed.outcome, failed.measures), (Outcome::EngineError, Vec::new()));
+}
+
+#[test]
 fn a_refused_answer_counts_in_the_metrics_of_a_task_of_the_harness_as_in_its_score() {
     let spec = GraderSpec::Pipelines {
         grading: r#"{"repeats": 2, "filter_list": [

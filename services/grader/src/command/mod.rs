@@ -22,7 +22,7 @@ use crate::{Error, Runners};
 use process::Process;
 use protocol::Request;
 
-const NAME: &str = "command@1";
+pub(crate) const NAME: &str = "command@1";
 /// How often an answer is judged that a program fails on.
 const TRIES: u32 = 3;
 
