@@ -125,6 +125,7 @@ fn suite(text: &str, table: &DeTable<'_>, place: &Place, problems: &mut Problems
         }
     };
     options::warn_of_unused_system(text, defaults, tables, &mut fields);
+    options::warn_of_defaults_beside_tasks(text, defaults, tables, &mut fields);
     let groups = groups::decode(text, &mut fields);
     fields.finish(|_| None);
     let suite = (|| {

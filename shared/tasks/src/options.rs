@@ -60,6 +60,36 @@ pub(crate) fn warn_of_unused_system(
     }
 }
 
+/// Warns of what `[defaults]` holds and benchmarks by a task file do not take: the file says it.
+pub(crate) fn warn_of_defaults_beside_tasks(
+    text: &str,
+    defaults: Option<&DeTable<'_>>,
+    benchmarks: Option<&Spanned<DeValue<'_>>>,
+    suite: &mut Fields<'_, '_>,
+) {
+    let tables = benchmarks.and_then(|value| value.get_ref().as_array());
+    let tables = tables
+        .into_iter()
+        .flatten()
+        .filter_map(|table| table.get_ref().as_table());
+    let tasks: Vec<bool> = tables.map(|table| table.contains_key("task")).collect();
+    if !tasks.contains(&true) {
+        return;
+    }
+    let on = if tasks.contains(&false) {
+        "on the benchmarks that have a task, whose file says it"
+    } else {
+        "here: each benchmark has a task, whose file says it"
+    };
+    // That of the system's turn is said already where it has no effect at all.
+    let keys = defaults.into_iter().flat_map(|defaults| defaults.iter());
+    for (key, value) in keys.filter(|(key, _)| *key.get_ref() != "system") {
+        let place = suite.place().line(line_of(text, value.span().start));
+        let place = place.field(&format!("defaults.{}", key.get_ref()));
+        suite.problems().warn(place, format!("has no effect {on}"));
+    }
+}
+
 /// The system's turn of a chat; that of `[defaults]` is of no effect where there is no chat, or one with its own.
 pub(crate) fn system(fields: &mut Fields<'_, '_>) -> Option<Located<String>> {
     let is_own = fields.gives("system");

@@ -442,3 +442,21 @@ fn a_task_in_several_groups_counts_as_often_and_of_two_means_of_a_metric_the_las
         .any(|warning| warning.message.contains("several groups with different settings"));
     assert!(warning, "{:?}", loaded.warnings);
 }
+
+#[test]
+fn shared_settings_that_a_task_does_not_take_are_warned_of() {
+    let defaults = "task = \"t.yaml\"\ndatasets = \"sets.toml\"\n[defaults]\nmax_tokens = 5\nseed = 7\n";
+    let said = folder(defaults).warnings();
+    for key in ["max_tokens", "seed"] {
+        let wanted = format!("defaults.{key}: has no effect here: each benchmark has a task");
+        assert!(said.contains(&wanted), "{said}");
+    }
+    let data = "[[benchmark]]\nname = \"d\"\ndata = \"rows.jsonl\"\nprompt = \"{{ q }}\"\ntarget = \"{{ a }}\"\n\
+        [benchmark.grader]\nkind = \"exact\"\n";
+    let said = folder(&format!("{defaults}{data}")).warnings();
+    assert!(
+        said.contains("defaults.seed: has no effect on the benchmarks that have a task"),
+        "{said}"
+    );
+    assert_eq!(folder("task = \"t.yaml\"\ndatasets = \"sets.toml\"\n").warnings(), "");
+}
