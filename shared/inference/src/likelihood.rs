@@ -174,7 +174,10 @@ impl<'a> Echo<'a> {
         };
         let best = top_logprobs.unwrap_or_default().into_iter();
         let mut best: Vec<Option<f64>> = best.map(|best| best.and_then(|best| best.0)).collect();
-        if best.iter().all(Option::is_none) {
+        // The first token of a prompt has no likelihood anywhere: a prompt of one says nothing of what the server gives.
+        if logprobs.len() == 1 && logprobs[0].is_none() {
+            best = vec![None];
+        } else if best.iter().all(Option::is_none) {
             return Err(Fault::NotEchoed(NO_BEST));
         }
         if best.len() != logprobs.len() {
