@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use tidemill_domain::{EvaluationEvent, EvaluationId};
+use tidemill_domain::{EvaluationEvent, EvaluationId, EvaluationState};
 use tidemill_service::{Context, Follow, Followed, Start, outcome};
 use tidemill_streams::{declared, evaluation_event};
 
@@ -49,6 +49,12 @@ pub(crate) async fn all(context: &Context) -> Vec<EvaluationEvent> {
         board.apply(&message);
     }
     board.newest.into_values().map(|(_, event)| event).collect()
+}
+
+/// The sequence of the event with which an evaluation was queued last; 0 when it never was.
+pub(crate) async fn last_queued(context: &Context, evaluation: &EvaluationId) -> Result<u64, String> {
+    let last = outcome::last_entry(context, evaluation, EvaluationState::Queued).await;
+    last.map_err(|failure| failure.reason)
 }
 
 /// The newest event of one evaluation; `None` when it is not known.

@@ -13,7 +13,7 @@ use tidemill_domain::{
 };
 use tidemill_service::backoff::Backoff;
 use tidemill_service::fault::{self, Point};
-use tidemill_service::{Context, Delivery, Failure, Obstacle, Settled, dead, now};
+use tidemill_service::{Context, Delivery, Failure, Obstacle, Published, Settled, dead, now};
 use tidemill_storage::Store;
 use tidemill_streams::StateChange;
 use tokio::task::JoinHandle;
@@ -497,7 +497,29 @@ fn team(context: &Context, event: &Written) -> Result<TeamId, IntakeError> {
 
 /// Publishes the evaluation as queued, unless it is known. One that is known is queued again
 /// where samples are missing and nobody works on them, or where it is to be served otherwise than before.
-async fn enter(context: &Context, mut event: EvaluationEvent, again: bool) -> Result<Queued, IntakeError> {
+async fn enter(context: &Context, event: EvaluationEvent, again: bool) -> Result<Queued, IntakeError> {
+    loop {
+        // Before anything that is decided by what is known.
+        let last = board::last_queued(context, &event.evaluation).await;
+        let last = last.map_err(|reason| IntakeError::Lookup {
+            evaluation: event.evaluation.clone(),
+            reason,
+        })?;
+        if let Some(queued) = enter_after(context, event.clone(), again, last).await? {
+            return Ok(queued);
+        }
+        tracing::debug!(evaluation_id = %event.evaluation, "queued by somebody else at the same moment; looking again");
+    }
+}
+
+/// As [`enter`], where nobody queued the evaluation since the event of sequence `last`; `None` where somebody did. Two that
+/// queue it at once would else begin two lives, of which the second in the stream may be the older one.
+async fn enter_after(
+    context: &Context,
+    mut event: EvaluationEvent,
+    again: bool,
+    last: u64,
+) -> Result<Option<Queued>, IntakeError> {
     let restore = |source| IntakeError::Restore {
         evaluation: event.evaluation.clone(),
         source: Box::new(source),
@@ -518,12 +540,12 @@ async fn enter(context: &Context, mut event: EvaluationEvent, again: bool) -> Re
             if !known.state.is_ended() {
                 grade_what_is_left(context, &known, again).await?;
             }
-            return Ok(Queued {
+            return Ok(Some(Queued {
                 event: known,
                 known: true,
                 again: 0,
                 graded_again: 0,
-            });
+            }));
         }
         tidemill_archive::restore(context, &known).await.map_err(restore)?;
         had_ended = known.state.is_ended();
@@ -532,7 +554,13 @@ async fn enter(context: &Context, mut event: EvaluationEvent, again: bool) -> Re
         }
         event.timeline.queued = event.timeline.queued.max(after(&known));
     }
-    context.publisher.publish(&StateChange(event.clone()), None).await?;
+    let published = context
+        .publisher
+        .publish_after(&StateChange(event.clone()), last)
+        .await?;
+    if published == Published::AlreadyThere && !is_queued(context, &event).await? {
+        return Ok(None);
+    }
     fault::point(Point::LoaderEvaluationQueued);
     tracing::info!(evaluation_id = %event.evaluation, run_id = %event.run, step = event.step.0, suite = %event.suite.name, samples = event.samples, "queued");
     if had_ended {
@@ -540,12 +568,18 @@ async fn enter(context: &Context, mut event: EvaluationEvent, again: bool) -> Re
         let completions = grade_again(context, &event).await.map_err(restore)?;
         tracing::info!(evaluation_id = %event.evaluation, completions, retracted = retracted.asked, "opened again; so many had no grade, and so many are asked for again");
     }
-    Ok(Queued {
+    Ok(Some(Queued {
         event,
         known: false,
         again: retracted.asked,
         graded_again: retracted.graded,
-    })
+    }))
+}
+
+/// What is known of the evaluation is this very life of it: the broker stored it, and its answer was lost.
+async fn is_queued(context: &Context, event: &EvaluationEvent) -> Result<bool, IntakeError> {
+    let known = newest(context, &event.evaluation).await?;
+    Ok(known.is_some_and(|known| known.life() == event.life()))
 }
 
 /// Takes back what an engine or a grader failed in an evaluation that ended invalid, before it is queued again: nobody folds it

@@ -1,5 +1,6 @@
 //! One content for each name and version of a suite: results that bear both are compared as if it were so.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use async_nats::jetstream::kv::{CreateErrorKind, UpdateErrorKind};
@@ -198,23 +199,27 @@ fn of_benchmark(before: &Benchmark, now: &Benchmark) -> Vec<String> {
         before.spare_samples.to_string(),
         now.spare_samples.to_string(),
     );
-    compare("grader", format!("{:?}", before.grader), format!("{:?}", now.grader));
+    compare("grader", before.grader.kind().to_owned(), now.grader.kind().to_owned());
     compare("items", before.items.to_string(), now.items.to_string());
     let clusters = |benchmark: &Benchmark| match &benchmark.clusters {
         Some(clusters) => format!("{} ({})", clusters.count, &clusters.digest.hex()[..8]),
         None => "none".to_owned(),
     };
     compare("clusters", clusters(before), clusters(now));
-    if let Some(first) = first_difference(before, now) {
+    if before.grader != now.grader && before.grader.kind() == now.grader.kind() {
+        found.push(format!("benchmark {name:?}: options of grader {}", now.grader.kind()));
+    }
+    if let Some(Range { start, end }) = first_difference(before, now) {
+        let last = end.saturating_sub(1).max(start);
         found.push(format!(
-            "benchmark {name:?}: prompts, ids or answers from item {first} on"
+            "benchmark {name:?}: prompts, ids or answers, first of an item from {start} to {last}"
         ));
     }
     found
 }
 
-/// The ordinal of the first item of the first block that differs.
-fn first_difference(before: &Benchmark, now: &Benchmark) -> Option<u32> {
+/// The ordinals of the items of the first block that differs.
+fn first_difference(before: &Benchmark, now: &Benchmark) -> Option<Range<u32>> {
     let equal = before
         .blocks
         .iter()
@@ -222,7 +227,10 @@ fn first_difference(before: &Benchmark, now: &Benchmark) -> Option<u32> {
         .take_while(|(before, now)| before == now)
         .count();
     let is_same = equal == before.blocks.len() && equal == now.blocks.len();
-    (!is_same).then(|| equal.checked_sub(1).map_or(0, |last| before.blocks[last].end))
+    let start = equal.checked_sub(1).map_or(0, |last| before.blocks[last].end);
+    let ends = [before, now].map(|benchmark| benchmark.blocks.get(equal).map(|block| block.end));
+    let end = ends.into_iter().flatten().max().unwrap_or(start);
+    (!is_same).then_some(start..end)
 }
 
 /// The name of a file for people: in full, since two files may have one name.
@@ -232,6 +240,8 @@ pub(crate) fn absolute(file: &Path) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use tidemill_domain::{BlockRef, GraderSpec};
+
     use super::*;
     use crate::dispatch::tests::manifest_of;
 
@@ -248,5 +258,30 @@ mod tests {
             "benchmark \"d\" is new",
         ];
         assert_eq!(differences(&before, &now), expected);
+
+        let mut other = before.clone();
+        other.benchmarks[0].grader = GraderSpec::Numeric {
+            pattern: Some("x".to_owned()),
+            tolerance: 0.5,
+        };
+        other.benchmarks[1].blocks.push(BlockRef {
+            digest: Digest::of(b"another"),
+            end: 5,
+        });
+        let said = differences(&before, &other).join("; ");
+        assert!(said.contains("benchmark \"a\": grader exact became numeric"), "{said}");
+        assert!(
+            said.contains("benchmark \"b\": prompts, ids or answers, first of an item from 0 to 4"),
+            "{said}"
+        );
+        let mut options = other.clone();
+        options.benchmarks[0].grader = GraderSpec::Numeric {
+            pattern: None,
+            tolerance: 0.5,
+        };
+        assert_eq!(
+            differences(&other, &options),
+            ["benchmark \"a\": options of grader numeric"]
+        );
     }
 }

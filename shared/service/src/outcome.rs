@@ -130,6 +130,17 @@ pub async fn newest_event(context: &Context, evaluation: &EvaluationId) -> Resul
     Ok(newest)
 }
 
+/// The sequence of the last event with which an evaluation entered a state; 0 when it never did.
+///
+/// # Errors
+/// When the broker does not answer.
+pub async fn last_entry(context: &Context, evaluation: &EvaluationId, state: EvaluationState) -> Result<u64, Failure> {
+    let on = subject::evaluation(evaluation, state);
+    let last = leader::last(context.jetstream(), declared::EVALUATION.name, &on).await;
+    let last = last.map_err(|error| Failure::of(Class::Transient, &error))?;
+    Ok(last.map_or(0, |message| message.sequence))
+}
+
 fn failed_completion(key: ItemKey, evaluation: &EvaluationEvent, payload: &[u8], reason: &str) -> Completion {
     let release = tidemill_codec::decode::<Release>(payload).ok();
     let manifest = release

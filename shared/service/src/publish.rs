@@ -144,7 +144,19 @@ impl Publisher {
         if let Ttl::AtMost(age) = ttl {
             message = message.ttl(age);
         }
-        self.insist::<M>(subject, message).await
+        self.insist::<M>(subject, message, M::FIRST_WRITE_WINS).await
+    }
+
+    /// Publishes a message if the last one of its subject has the sequence `last`, 0 for none. [`Published::AlreadyThere`] where
+    /// another came since; that may be this very one, whose answer was lost.
+    ///
+    /// # Errors
+    /// As [`Publisher::publish`].
+    pub async fn publish_after<M: Message>(&self, message: &M, last: u64) -> Result<Published, PublishError> {
+        let (subject, payload) = (message.subject(), message.payload()?);
+        let message = PublishMessage::build().payload(payload.into());
+        self.insist::<M>(subject, message.expected_last_subject_sequence(last), true)
+            .await
     }
 
     /// Publishes the bytes of a first-write-wins message once more, behind the one of its subject that has the sequence
@@ -164,11 +176,21 @@ impl Publisher {
         if let Some(trace) = trace {
             message = message.header(TraceContext::HEADER, trace.to_string());
         }
-        self.insist::<M>(subject, message.expected_last_subject_sequence(last))
-            .await
+        self.insist::<M>(
+            subject,
+            message.expected_last_subject_sequence(last),
+            M::FIRST_WRITE_WINS,
+        )
+        .await
     }
 
-    async fn insist<M: Message>(&self, subject: String, message: PublishMessage) -> Result<Published, PublishError> {
+    /// Publishes until the broker has decided. One that `is_conditional` names what its subject must hold.
+    async fn insist<M: Message>(
+        &self,
+        subject: String,
+        message: PublishMessage,
+        is_conditional: bool,
+    ) -> Result<Published, PublishError> {
         let stream = M::STREAM.name;
         let mut backoff = Backoff::standard();
         let mut waiting = None;
@@ -178,7 +200,7 @@ impl Publisher {
                     self.waits.passed(Obstacle::Stream(stream));
                     return Ok(Published::Stored(sequence));
                 }
-                Err(error) => refusal::<M>(&error),
+                Err(error) => refusal::<M>(&error, is_conditional),
             };
             match refusal {
                 Refusal::AlreadyThere => {
@@ -219,10 +241,10 @@ impl Publisher {
     }
 }
 
-fn refusal<M: Message>(error: &jetstream::context::PublishError) -> Refusal {
+fn refusal<M: Message>(error: &jetstream::context::PublishError, is_conditional: bool) -> Refusal {
     let answer = std::error::Error::source(error).and_then(|source| source.downcast_ref::<jetstream::Error>());
     match error.kind() {
-        PublishErrorKind::WrongLastSequence if M::FIRST_WRITE_WINS => Refusal::AlreadyThere,
+        PublishErrorKind::WrongLastSequence if is_conditional => Refusal::AlreadyThere,
         PublishErrorKind::MaxPayloadExceeded => Refusal::Never(error.to_string()),
         PublishErrorKind::Other
             if answer.is_some_and(|answer| answer.error_code() == ErrorCode::STREAM_STORE_FAILED) =>
