@@ -23,6 +23,9 @@ const MAX_STORE_GIB: u32 = 32;
 /// How long the server may take to listen. Replaying a large store takes seconds.
 const START_PATIENCE: Duration = Duration::from_secs(60);
 
+/// Between two looks into its log while it starts.
+const LOOK_AT_LOG_EVERY: Duration = Duration::from_millis(500);
+
 /// How long it may take to stop before it is killed.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -130,10 +133,17 @@ impl Launcher {
             configuration_text(&self.folder, &ports, port, self.sync)?,
         )
         .context("write broker.conf")?;
+        has_room(&ports).with_context(|| {
+            format!(
+                "the broker has no room in {}: make some, or name another --data-dir",
+                self.folder.display()
+            )
+        })?;
         let log = self.folder.join(LOG);
         let log_size = std::fs::metadata(&log).map_or(0, |file| file.len());
         let mut child = self.spawn(&configuration)?;
         let begun = Instant::now();
+        let mut look_at = LOOK_AT_LOG_EVERY;
         loop {
             if let Some(port) = listening(&ports) {
                 return Ok((child, port));
@@ -143,6 +153,13 @@ impl Launcher {
                     "the broker ended at its start ({status}): {}",
                     last_words(&log, log_size)
                 );
+            }
+            if begun.elapsed() >= look_at {
+                look_at = begun.elapsed() + LOOK_AT_LOG_EVERY;
+                if let Some(reason) = unwritten_ports(&log, log_size) {
+                    terminate(child).await;
+                    bail!("the broker cannot say where it listens: {reason}");
+                }
             }
             if begun.elapsed() > START_PATIENCE {
                 terminate(child).await;
@@ -193,6 +210,24 @@ fn listening(ports: &Path) -> Option<u16> {
     let file = std::fs::read_dir(ports).ok()?.flatten().next()?;
     let ports: serde_json::Value = serde_json::from_slice(&std::fs::read(file.path()).ok()?).ok()?;
     ports["nats"][0].as_str()?.rsplit(':').next()?.parse().ok()
+}
+
+/// Whether there is room for what the server writes at its start. It says nothing, and listens, where it cannot write on which
+/// port, and its log may be on the same disk.
+fn has_room(folder: &Path) -> std::io::Result<()> {
+    const START_BYTES: usize = 64 << 10;
+    let probe = folder.with_extension("room");
+    let written = std::fs::write(&probe, vec![1; START_BYTES]);
+    let removed = std::fs::remove_file(&probe);
+    written.and(removed)
+}
+
+/// Why the server could not write on which port it listens.
+fn unwritten_ports(log: &Path, from: u64) -> Option<String> {
+    let text = std::fs::read(log).ok()?;
+    let text = String::from_utf8_lossy(text.get(from as usize..)?).into_owned();
+    let line = text.lines().find(|line| line.contains("rror writing ports file"))?;
+    Some(line.to_owned())
 }
 
 /// What the server wrote since it was started that looks like a reason.
@@ -254,4 +289,25 @@ pub(crate) fn exec_with_parent(args: &ExecWithParent) -> ExitCode {
     };
     let error = std::process::Command::new(program).args(arguments).exec();
     failed(format!("run {program}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_without_room_and_a_port_that_is_not_written_are_told() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(has_room(&folder.path().join("broker-ports")).is_ok());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        assert!(has_room(&folder.path().join("missing").join("broker-ports")).is_err());
+
+        let log = folder.path().join(LOG);
+        let before = "[ERR] Error writing ports file (old): no space left\n";
+        std::fs::write(&log, format!("{before}[INF] Server is ready\n")).unwrap();
+        assert_eq!(unwritten_ports(&log, before.len() as u64), None);
+        let line = "[ERR] Error writing ports file (/d/x.ports): no space left on device";
+        std::fs::write(&log, format!("{before}{line}\n[INF] Server is ready\n")).unwrap();
+        assert_eq!(unwritten_ports(&log, before.len() as u64).as_deref(), Some(line));
+    }
 }
