@@ -203,8 +203,8 @@ pub(crate) enum Looked {
     Answered,
     /// Something answered that it cannot serve now: it has too much to do, is starting, or what stands before it said so.
     Unready,
-    /// It answered that it does not serve what is asked of it.
-    Refusing,
+    /// It answered that it does not serve what is asked of it, as by this reason.
+    Refusing(String),
     /// It answered, and is not the server that joined, for this reason.
     Another(String),
     /// Nobody is there: no connection came about, or it was closed without an answer.
@@ -219,8 +219,7 @@ impl Looked {
         match self {
             Self::Answered => "it stands still",
             Self::Unready => "it is not ready",
-            Self::Refusing => "it does not serve what is asked of it",
-            Self::Another(reason) => reason.as_str(),
+            Self::Refusing(reason) | Self::Another(reason) => reason.as_str(),
             Self::Nobody => "nobody answers there",
             Self::Silent => "it does not answer in time",
         }
@@ -294,7 +293,7 @@ impl Health {
                 self.heard_at(now);
                 return Condition::Alive;
             }
-            Looked::Refusing => self.heard = now,
+            Looked::Refusing(_) => self.heard = now,
             Looked::Nobody => self.nobody += 1,
             Looked::Silent => {}
         }
@@ -454,7 +453,10 @@ mod tests {
         for second in 1..100 {
             let now = now + SECOND * second;
             assert_eq!(health.looked(&Looked::Unready, Some(now), now), Condition::Alive);
-            assert_ne!(health.looked(&Looked::Refusing, Some(now), now), Condition::Dead);
+            assert_ne!(
+                health.looked(&Looked::Refusing(String::new()), Some(now), now),
+                Condition::Dead
+            );
         }
     }
 

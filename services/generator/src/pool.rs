@@ -434,7 +434,7 @@ async fn look_for<E: Engine>(engine: &E) -> Looked {
 fn found(error: &ProbeError) -> Looked {
     match error {
         ProbeError::Another { .. } => Looked::Another(error.to_string()),
-        ProbeError::Unauthorised { .. } | ProbeError::WrongModel { .. } => Looked::Refusing,
+        ProbeError::Unauthorised { .. } | ProbeError::WrongModel { .. } => Looked::Refusing(error.to_string()),
         ProbeError::Unready { .. }
         | ProbeError::NotOpenAi { .. }
         | ProbeError::NoAnswer { .. }

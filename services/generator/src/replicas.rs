@@ -67,6 +67,8 @@ struct State {
     refusing: Option<Refusing>,
     /// Why the server that answers there is not the one that joined, as the last look found.
     another: Option<String>,
+    /// Why it does not serve what is asked of it, as the last look found.
+    unserved: Option<String>,
     /// Since when it has been sent nothing, but for what tries it.
     stopped: Option<Instant>,
     /// Since when it has turned away everything that it answered, and whether the last time as too much.
@@ -209,6 +211,7 @@ impl Replicas {
             is_leaving: false,
             refusing: None,
             another: None,
+            unserved: None,
             stopped: None,
             turned_away: None,
             empty: None,
@@ -519,11 +522,14 @@ impl Replicas {
         if let Looked::Another(reason) = &looked {
             return state.is_another(reason, now);
         }
-        state.another = None;
-        match looked {
+        (state.another, state.unserved) = (None, None);
+        match &looked {
             Looked::Another(_) | Looked::Answered => {}
             // It would refuse requests as well.
-            Looked::Refusing => state.refusing.iter_mut().for_each(|refusing| refusing.last = now),
+            Looked::Refusing(reason) => {
+                state.unserved = Some(reason.clone());
+                state.refusing.iter_mut().for_each(|refusing| refusing.last = now);
+            }
             Looked::Unready | Looked::Nobody | Looked::Silent => state.refusing = None,
         }
         match state.health.looked(&looked, state.breaker.away_since(), now) {
@@ -781,7 +787,8 @@ impl State {
                 .refusing
                 .as_ref()
                 .map(|refusing| refusing.reason.clone())
-                .or_else(|| self.another.clone()),
+                .or_else(|| self.another.clone())
+                .or_else(|| self.unserved.clone()),
         })
     }
 

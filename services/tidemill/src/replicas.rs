@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::anyhow;
 use async_nats::jetstream::Context as JetStream;
 use futures::TryStreamExt as _;
-use tidemill_domain::{Capacity, GroupId, ReplicaLoad, TroubleKind};
+use tidemill_domain::{Capacity, GroupId, ReplicaLoad, Trouble, TroubleKind};
 use tidemill_service::Broker;
 use tidemill_streams::buckets;
 use tokio::time::{Duration, Instant};
@@ -108,12 +108,29 @@ const fn remedy(kind: TroubleKind) -> &'static str {
     }
 }
 
+/// What was said of a replica that takes nothing.
+#[derive(Debug)]
+struct Said {
+    kind: TroubleKind,
+    reason: Option<String>,
+    at: Instant,
+}
+
+impl Said {
+    /// Whether there is more to say: something else, why, or the same after a while.
+    fn is_old(&self, trouble: Option<&Trouble>, kind: TroubleKind, now: Instant) -> bool {
+        let reason = trouble.and_then(|trouble| trouble.reason.as_deref());
+        let is_explained = reason.is_some() && reason != self.reason.as_deref();
+        self.kind != kind || is_explained || now - self.at >= SAID_AGAIN_AFTER
+    }
+}
+
 /// What is said of replicas while an evaluation runs.
 #[derive(Debug, Default)]
 pub(crate) struct News {
     looked: Option<Instant>,
     /// What was said of each that takes nothing, and when.
-    said: BTreeMap<String, (TroubleKind, Instant)>,
+    said: BTreeMap<String, Said>,
 }
 
 impl News {
@@ -136,13 +153,14 @@ impl News {
     fn of(&mut self, replicas: &[ReplicaLoad], now: Instant) -> Vec<String> {
         let mut lines = Vec::new();
         for load in replicas {
-            let said = self.said.get(&load.url).copied();
+            let said = self.said.get(&load.url);
             match (trouble(load), said) {
                 (Some(line), said) => {
                     let kind = load.trouble.as_ref().map_or(TroubleKind::Away, |trouble| trouble.kind);
-                    if said.is_none_or(|(before, at)| before != kind || now - at >= SAID_AGAIN_AFTER) {
+                    if said.is_none_or(|said| said.is_old(load.trouble.as_ref(), kind, now)) {
                         lines.push(format!("replica {}: {line}", load.url));
-                        self.said.insert(load.url.clone(), (kind, now));
+                        let reason = load.trouble.as_ref().and_then(|trouble| trouble.reason.clone());
+                        self.said.insert(load.url.clone(), Said { kind, reason, at: now });
                     }
                 }
                 (None, Some(_)) if load.trouble.is_none() => {
@@ -158,8 +176,6 @@ impl News {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use tidemill_domain::Trouble;
-
     use super::*;
 
     pub(crate) fn load(url: &str, trouble: Option<(TroubleKind, u64)>) -> ReplicaLoad {
@@ -208,6 +224,12 @@ pub(crate) mod tests {
         assert_eq!(news.of(&refusing(70), now + SAID_AGAIN_AFTER).len(), 1);
         let away = [load("http://a", Some((TroubleKind::Away, 0)))];
         assert_eq!(news.of(&away, now + SAID_AGAIN_AFTER).len(), 1, "something else");
+        let mut explained = away.clone();
+        let why = "it does not serve \"m\"; it serves \"n\"";
+        explained[0].trouble.as_mut().unwrap().reason = Some(why.to_owned());
+        let said = news.of(&explained, now + SAID_AGAIN_AFTER);
+        assert!(said.len() == 1 && said[0].contains(why), "{said:?}");
+        assert!(news.of(&explained, now + SAID_AGAIN_AFTER).is_empty(), "said already");
         let over = news.of(&[load("http://a", None)], now + SAID_AGAIN_AFTER);
         assert_eq!(over, ["replica http://a: it takes requests again"]);
     }

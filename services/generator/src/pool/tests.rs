@@ -341,7 +341,7 @@ fn only_what_gives_no_status_at_all_is_nobody() {
         url: url(),
         status: 401,
     };
-    assert_eq!(found(&locked), Looked::Refusing);
+    assert!(matches!(found(&locked), Looked::Refusing(_)));
     let silent = ProbeError::Silent { url: url(), why: why() };
     assert_eq!(found(&silent), Looked::Silent);
     let gone = ProbeError::Unreachable { url: url(), why: why() };

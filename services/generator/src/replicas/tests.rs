@@ -190,6 +190,22 @@ fn a_replica_that_comes_back_as_another_server_is_sent_nothing_and_says_why_unti
 }
 
 #[test]
+fn a_replica_that_is_away_and_serves_another_model_says_so() {
+    let now = Instant::now();
+    let mut replicas = replicas(&[4]);
+    replicas.note(0, Sign::Away, now);
+    let other = Looked::Refusing("it serves \"other\"".to_owned());
+    assert_eq!(looked(&mut replicas, 0, other, now + SECOND), Change::None);
+    let reason = |replicas: &Replicas| {
+        let trouble = replicas.capacity(now + SECOND).replicas[0].trouble.clone();
+        trouble.and_then(|trouble| trouble.reason)
+    };
+    assert_eq!(reason(&replicas).as_deref(), Some("it serves \"other\""));
+    looked(&mut replicas, 0, Looked::Nobody, now + 2 * SECOND);
+    assert_eq!(reason(&replicas), None);
+}
+
+#[test]
 fn a_replica_that_still_answers_others_is_not_away() {
     let now = Instant::now();
     let mut replicas = replicas(&[4]);
@@ -478,7 +494,7 @@ fn a_refusal_before_an_outage_is_not_hopeless_however_long_the_outage() {
         one.note(0, refusal(), later);
         assert_eq!(one.pick(later, &any()), Pick::Wait(None), "it begins anew");
         // One that refuses looks as well is not tried, and refuses all the same.
-        let change = looked(&mut one, 0, Looked::Refusing, later + REFUSAL_PATIENCE);
+        let change = looked(&mut one, 0, Looked::Refusing(String::new()), later + REFUSAL_PATIENCE);
         assert_eq!(change, Change::Level);
         assert!(matches!(one.pick(later + REFUSAL_PATIENCE, &any()), Pick::Hopeless(_)));
     }

@@ -399,7 +399,8 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn who_waits_for_a_judge_that_is_away_gives_up_with_its_own_patience_though_another_tries_whether_it_is_back() {
+    async fn who_waits_for_a_judge_that_is_away_gives_up_with_its_own_patience_though_another_tries_whether_it_is_back()
+    {
         let judge = tidemill_config::Judge {
             url: "http://127.0.0.1:9".to_owned(),
             model: "m".to_owned(),
