@@ -85,7 +85,17 @@ pub(crate) fn addresses(endpoints: &[String]) -> anyhow::Result<Vec<String>> {
         );
         Ok(url)
     });
-    normalised.collect()
+    let addresses: Vec<String> = normalised.collect::<anyhow::Result<_>>()?;
+    let again = addresses
+        .iter()
+        .zip(1..)
+        .find(|(url, next)| addresses[*next..].contains(url));
+    anyhow::ensure!(
+        again.is_none(),
+        "--endpoint {} is given twice: one server is one replica",
+        again.map_or("", |(url, _)| url.as_str())
+    );
+    Ok(addresses)
 }
 
 fn absolute(path: &Path) -> anyhow::Result<String> {
@@ -185,6 +195,16 @@ mod tests {
 
     use super::*;
     use crate::arguments::{Arguments, Command};
+
+    #[test]
+    fn one_server_is_one_replica() {
+        let given = |urls: &[&str]| addresses(&urls.iter().map(|url| (*url).to_owned()).collect::<Vec<_>>());
+        assert_eq!(given(&["http://a:1", "http://a:2/v1"]).unwrap().len(), 2);
+        let error = given(&["http://a:1", "http://b:1", "http://a:1/v1/"])
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("http://a:1") && error.contains("twice"), "{error}");
+    }
 
     /// The loader's section when `evaluate` is given these flags beside an endpoint, and `before` is configured.
     fn loader(flags: &[&str], mut before: Loader) -> Result<Loader, String> {

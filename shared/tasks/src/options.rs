@@ -85,7 +85,7 @@ pub(crate) fn warn_of_defaults_beside_tasks(
     let keys = defaults.into_iter().flat_map(|defaults| defaults.iter());
     for (key, value) in keys.filter(|(key, _)| *key.get_ref() != "system") {
         let place = suite.place().line(line_of(text, value.span().start));
-        let place = place.field(&format!("defaults.{}", key.get_ref()));
+        let place = place.field(format!("defaults.{}", key.get_ref()));
         suite.problems().warn(place, format!("has no effect {on}"));
     }
 }
