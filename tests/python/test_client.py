@@ -203,6 +203,18 @@ class Started(unittest.TestCase):
             said = self.refused(*command, "--nats", broker.url)
             self.assertIn(f"no broker answers at {broker.url}: start one with `tidemill up`", said)
 
+    def test_a_run_is_one_token_and_a_suite_file_is_named_in_full(self):
+        sys.path.insert(0, str(ANNOUNCE.parent))
+        self.addCleanup(sys.path.remove, str(ANNOUNCE.parent))
+        from announce import located, token
+
+        self.assertEqual(token("a.b *>%é"), "a%2Eb%20%2A%3E%25é")
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder).resolve() / "suite.toml"
+            file.touch()
+            self.assertEqual(located(os.path.relpath(file)), str(file))
+        self.assertEqual(located("smoke"), "smoke")
+
     def test_a_broker_without_streams_takes_no_announcement(self):
         with Broker() as broker:
             said = self.refused(ANNOUNCE, "/checkpoint", "--run", "r", "--step", "1", "--nats", broker.url)

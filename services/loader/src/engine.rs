@@ -31,7 +31,9 @@ pub(crate) enum EngineError {
         last_words: String,
     },
     /// It did not answer in time.
-    #[error("no answer from the engine within {waited:?}: {source}")]
+    #[error(
+        "no answer from the engine within {waited:?}: {source}; see whether it runs, or wait longer by [loader] endpoint_patience (for a server) or engine_patience (for an engine that the loader starts), and evaluate again"
+    )]
     Silent { waited: Duration, source: ProbeError },
     /// It is there, and waiting will not make it the right one.
     #[error(transparent)]

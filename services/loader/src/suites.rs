@@ -75,7 +75,9 @@ pub enum SuiteError {
         reason: String,
     },
     /// The announcement names none and there is no default.
-    #[error("the announcement names no suite, and [loader] default_suites is empty")]
+    #[error(
+        "the announcement names no suite, and [loader] default_suites is empty: announce again with a suite, or set that"
+    )]
     None,
     /// The suite or its data is wrong.
     #[error("{0}")]

@@ -17,12 +17,19 @@ pub(crate) fn run(args: Announce) -> anyhow::Result<Done> {
     session::block_on(async {
         let session = Session::open(&args.place, config, Need::Any).await?;
         let published = session.context.publisher.publish(&CheckpointMessage(event), None).await;
-        let url = session.url().to_owned();
+        let (url, is_alone) = (session.url().to_owned(), session.has_own_broker());
         session.close().await;
         if let Published::Stored(sequence) = published? {
             output::note(&format!(
                 "announced {} step {} at {url} (message {sequence})",
                 args.run, args.step
+            ));
+        }
+        if is_alone {
+            output::note(&format!(
+                "nobody runs here: it waits in {} until `tidemill up` is started with this data directory; to reach one that \
+                 runs, name its --data-dir, or its broker by --nats and its store by --store",
+                args.place.common.data_dir.display()
             ));
         }
         Ok(Done::Valid)

@@ -138,6 +138,11 @@ impl Session {
         Ok(Context::new("command", broker, store, Arc::new(config)))
     }
 
+    /// The broker was started for this command and ends with it: nobody else is there.
+    pub(crate) const fn has_own_broker(&self) -> bool {
+        self.own.is_some()
+    }
+
     /// The broker's address.
     pub(crate) fn url(&self) -> &str {
         &self.context.broker.url

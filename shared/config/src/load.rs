@@ -10,7 +10,7 @@ use crate::Config;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file cannot be read.
-    #[error("read configuration {path}: {source}")]
+    #[error("read configuration {path}: {source}; `tidemill up --dump-config` prints one")]
     Read {
         /// The file.
         path: PathBuf,
@@ -64,9 +64,11 @@ pub fn load(file: Option<&Path>, environment: impl IntoIterator<Item = (String, 
             .parse::<Table>()
             .map_err(|error| invalid(vec![error.to_string()]))?;
     }
+    let mut variables = Vec::new();
     for (name, value) in environment {
         if let Some((section, field)) = name.strip_prefix(PREFIX).and_then(|name| name.split_once("__")) {
             set(&mut table, &section.to_lowercase(), &field.to_lowercase(), &value);
+            variables.push(name);
         }
     }
     let mut config = Table::new();
@@ -75,7 +77,13 @@ pub fn load(file: Option<&Path>, environment: impl IntoIterator<Item = (String, 
         let single = Table::from_iter([(section.clone(), value.clone())]);
         match single.try_into::<Config>() {
             Ok(_) => drop(config.insert(section, value)),
-            Err(error) => problems.push(format!("[{section}] {}", told(&error, &section))),
+            Err(error) => {
+                let said = told(&error, &section);
+                problems.push(format!(
+                    "[{section}] {said}{}",
+                    from_environment(&section, &said, &variables)
+                ));
+            }
         }
     }
     if !problems.is_empty() {
@@ -84,6 +92,17 @@ pub fn load(file: Option<&Path>, environment: impl IntoIterator<Item = (String, 
     config
         .try_into()
         .map_err(|error: toml::de::Error| invalid(vec![error.message().to_owned()]))
+}
+
+/// Which variable of the environment a problem is of, where it names the field that one sets or the section that only they have.
+fn from_environment(section: &str, said: &str, variables: &[String]) -> String {
+    let is_it = |name: &&String| {
+        let key = name.strip_prefix(PREFIX).unwrap_or(name).to_lowercase();
+        let field = key.split_once("__").filter(|(known, _)| *known == section);
+        field.is_some_and(|(_, field)| said.contains(field))
+    };
+    let found = variables.iter().find(is_it);
+    found.map_or_else(String::new, |name| format!(" (from {name} of the environment)"))
 }
 
 fn set(table: &mut Table, section: &str, field: &str, text: &str) {
@@ -145,7 +164,13 @@ mod tests {
             ("TIDEMILL_LAODER__X", "1"),
         ]);
         let text = load(None, environment).unwrap_err().to_string();
-        for part in ["max_in_flihgt", "soon", "laoder"] {
+        for part in [
+            "max_in_flihgt",
+            "from TIDEMILL_GENERATOR__MAX_IN_FLIHGT of the environment",
+            "soon",
+            "from TIDEMILL_LOADER__ENGINE_PATIENCE of the environment",
+            "laoder",
+        ] {
             assert!(text.contains(part), "{text}");
         }
     }

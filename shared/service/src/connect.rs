@@ -73,7 +73,7 @@ pub enum ConnectError {
     },
     /// The other services use another object store.
     #[error(
-        "the object store here is {ours}, but this broker's services use {theirs}: set [storage] uri to the same address"
+        "the object store here is {ours}, but this broker's services use {theirs}: name that by --store, TIDEMILL_STORE or [storage] uri, or run where `tidemill up` does (--data-dir)"
     )]
     OtherStore {
         /// The store configured here.

@@ -330,7 +330,7 @@ pub struct BenchmarkTable {
     /// What is measured beside the score: `pass@K`, the chance that one of K samples is right, and `maj@K`, the answer that most of
     /// K samples give; K is at most the samples of an item. Default none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schemars(default, inner(regex(pattern = "^(pass|maj)@[1-9][0-9]*$")))]
+    #[schemars(default, inner(regex(pattern = "^((pass|maj)@[1-9][0-9]*|[A-Za-z0-9_.-]+)$")))]
     pub metrics: Vec<String>,
     /// How reasoning is told from the answer. Default `think`, or that of `[defaults]`.
     #[serde(skip_serializing_if = "Option::is_none")]

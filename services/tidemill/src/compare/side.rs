@@ -299,7 +299,8 @@ pub(crate) fn pair<'a>(
                 each.collect::<Vec<_>>().join(", ")
             };
             bail!(
-                "it is not clear which evaluations to compare: the first may be {}; the second {}. Name them by id, or say --suite",
+                "it is not clear which evaluations to compare: the first may be {}; the second {}. Name them by id, or, where \
+                 they are of suites of different names, say --suite",
                 named(first),
                 named(second)
             )
