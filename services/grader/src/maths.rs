@@ -16,7 +16,7 @@ use crate::family::Family;
 use crate::number::{Place, last_number};
 use crate::pattern::Pattern;
 
-const NAME: &str = "math@3";
+const NAME: &str = "math@4";
 const BOXED: &str = "last-box@1";
 const ANNOUNCED: &str = "announced-formula@2";
 const FORMULA: &str = "last-formula@1";

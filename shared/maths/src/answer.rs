@@ -8,7 +8,7 @@ use crate::parser::{Fault, parse};
 use crate::steps::Steps;
 use crate::unit::letter_is_unit;
 
-/// Longer texts are no answers and are compared by their letters alone.
+/// Longer texts are not read: equal letter by letter or, if they may be mathematics, undecided.
 pub const MAX_BYTES: usize = 4_096;
 
 /// The longest canonical form.
@@ -57,7 +57,7 @@ impl Answer {
                 source,
                 node: None,
                 option: None,
-                is_beyond: false,
+                is_beyond: !is_prose(text),
             };
         }
         let inner = unwrapped(text);
@@ -167,6 +167,14 @@ fn unspaced(text: &str) -> String {
         squeezed.push_str(word);
     }
     squeezed
+}
+
+/// A third of the text or more are words of three letters or more.
+fn is_prose(text: &str) -> bool {
+    let words = text.split(|letter: char| !letter.is_alphabetic());
+    let is_command = |word: &str| text[..word.as_ptr().addr() - text.as_ptr().addr()].ends_with('\\');
+    let said = words.filter(|word| word.chars().count() > 2 && !is_command(word));
+    said.map(str::len).sum::<usize>() * 3 >= text.len()
 }
 
 /// As many brackets close as open, and none before one opened.

@@ -8,7 +8,7 @@ use crate::evaluate::{Complex, Evaluator, digits};
 use crate::node::{Clock, Node, Relation};
 use crate::normal::normal;
 use crate::polynomial::{Atom, Exponent, Fraction, Polynomial, Unformed};
-use crate::relation::{pieces, unnamed};
+use crate::relation::{in_order_of_names, named, pieces, unnamed};
 use crate::steps::Steps;
 use crate::unit::{Unit, is_half_of_day};
 use crate::worded::limit;
@@ -37,6 +37,13 @@ fn shortened(text: String) -> String {
 
 fn form(node: &Node, steps: &mut Steps) -> Option<String> {
     steps.take(1).ok()?;
+    if let Some(named) = named(node) {
+        let values: Option<Vec<String>> = in_order_of_names(&named)
+            .into_iter()
+            .map(|(_, value)| form(value, steps))
+            .collect();
+        return Some(format!("({})", values?.join(", ")));
+    }
     let node = unnamed(node);
     if let Some(pieces) = pieces(node).filter(|_| !matches!(node, Node::Bracketed { .. })) {
         return sorted(&pieces, steps).map(|mut parts| {
@@ -45,7 +52,10 @@ fn form(node: &Node, steps: &mut Steps) -> Option<String> {
         });
     }
     if let Some(elements) = elements(node) {
-        let mut parts = sorted(&elements, steps)?;
+        let mut parts = match node {
+            Node::List(items) if are_conditions_of_several(items) => conditions(items, steps)?,
+            _ => sorted(&elements, steps)?,
+        };
         // A list names an element as often as it occurs.
         if !matches!(node, Node::List(_)) {
             parts.dedup();
@@ -93,6 +103,23 @@ fn told(unit: &Unit) -> Option<&str> {
 
 fn forms(items: &[Node], steps: &mut Steps) -> Option<Vec<String>> {
     items.iter().map(|item| form(item, steps)).collect()
+}
+
+/// Conditions on more than one variable, so that each is told with its own.
+fn are_conditions_of_several(items: &[Node]) -> bool {
+    let is_condition = |item: &Node| matches!(item, Node::Relation(..)) && unnamed_pieces(item);
+    items.iter().all(is_condition) && items.windows(2).any(|pair| pair[0].names() != pair[1].names())
+}
+
+fn unnamed_pieces(node: &Node) -> bool {
+    pieces(unnamed(node)).is_some()
+}
+
+fn conditions(items: &[Node], steps: &mut Steps) -> Option<Vec<String>> {
+    let told = |item: &Node, steps: &mut Steps| Some(format!("{} in {}", item.names().join(", "), form(item, steps)?));
+    let mut told: Vec<String> = items.iter().map(|item| told(item, steps)).collect::<Option<_>>()?;
+    told.sort_unstable();
+    Some(told)
 }
 
 fn sorted(items: &[Node], steps: &mut Steps) -> Option<Vec<String>> {

@@ -7,7 +7,7 @@ use crate::evaluate::{Complex, Evaluator, Point};
 use crate::node::{Clock, Node, Relation};
 use crate::normal::normal;
 use crate::polynomial::Unformed;
-use crate::relation;
+use crate::relation::{self, in_order_of_names};
 use crate::steps::{Exhausted, Steps};
 use crate::unit::{Unit, letter_is_unit};
 use crate::worded;
@@ -48,6 +48,10 @@ const AMBIGUOUS: &str = r"a letter of the target may be a unit or a variable; wr
 const TIME_OR_RATIO: &str =
     "the target may be a time or a ratio; write a ratio with spaces, as in 1 : 15, or as a fraction";
 
+/// Why named values in another order than a tuple's are neither equal nor different.
+const TUPLE_OF_NAMES: &str =
+    "the names of the values do not say their order in a tuple; write the target as (x, y) = (1, 2), with its names";
+
 /// Compares two answers within a budget. It makes no difference which is which, but for what may be a time or a ratio (`1:15`),
 /// which leaves an answer of the same ratio undecided in a target, and for a letter that may be a unit or a variable: in an answer to a target without it, it is a unit (`5 m` for `5`); in a target it is a variable (`2s` is not `2`), or,
 /// set apart as in `5 m`, leaves an answer that would be equal without it undecided.
@@ -71,7 +75,7 @@ pub fn compare(target: &Answer, answer: &Answer, steps: &mut Steps) -> Compariso
     if target.is_beyond || answer.is_beyond {
         return Comparison {
             verdict: Verdict::Undecided,
-            how: "brackets stand in each other deeper than is read",
+            how: "one is longer than is read, or brackets stand in it deeper in each other",
         };
     }
     let may_be_time = |node: &Node| matches!(node, Node::Proportion(_, clock) if *clock != Clock::No);
@@ -82,6 +86,7 @@ pub fn compare(target: &Answer, answer: &Answer, steps: &mut Steps) -> Compariso
         is_ambiguous: false,
         reads_times: target.node.as_ref().is_some_and(|node| node.any(&may_be_time)),
         is_doubtful: false,
+        is_unordered: false,
     };
     let mut result = match (&target.node, &answer.node) {
         (Some(one), Some(other)) if !is_text(one) && !is_text(other) => comparer.equal(one, other),
@@ -110,6 +115,10 @@ pub fn compare(target: &Answer, answer: &Answer, steps: &mut Steps) -> Compariso
     let how = comparer.how;
     let is_ambiguous = comparer.is_ambiguous && target.source.sets_letter_apart;
     match result {
+        Ok(false) if comparer.is_unordered => Comparison {
+            verdict: Verdict::Undecided,
+            how: TUPLE_OF_NAMES,
+        },
         Ok(false) if is_ambiguous => Comparison {
             verdict: Verdict::Undecided,
             how: AMBIGUOUS,
@@ -156,6 +165,8 @@ pub(crate) struct Comparer<'s> {
     reads_times: bool,
     /// What was read as times might have been ratios.
     is_doubtful: bool,
+    /// Named values are those of a tuple in the order of the alphabet, and not in the order in which they are written.
+    is_unordered: bool,
 }
 
 type Judged = Result<bool, Exhausted>;
@@ -165,6 +176,9 @@ impl Comparer<'_> {
         self.steps.take(1)?;
         if one == other {
             return Ok(true);
+        }
+        if let Some(is_equal) = self.by_names(one, other)? {
+            return Ok(is_equal);
         }
         if let (Node::Relation(..), Node::Relation(..)) = (one, other)
             && let Some(is_equal) = self.relations(one, other)?
@@ -215,6 +229,53 @@ impl Comparer<'_> {
             },
             _ => self.quantities(one, other),
         }
+    }
+
+    /// Values that have names, each with the one of its name, or with its place in a tuple; `None` where neither side has them.
+    fn by_names(&mut self, one: &Node, other: &Node) -> Result<Option<bool>, Exhausted> {
+        match (relation::named(one), relation::named(other)) {
+            (Some(values), Some(others)) => {
+                let (values, others) = (in_order_of_names(&values), in_order_of_names(&others));
+                let are_named_alike = values
+                    .iter()
+                    .map(|(name, _)| name)
+                    .eq(others.iter().map(|(name, _)| name));
+                if !are_named_alike {
+                    return Ok(None);
+                }
+                self.how = "by name";
+                self.in_order(&without_names(&values), &without_names(&others))
+                    .map(Some)
+            }
+            (Some(values), None) => self.in_tuple(&values, other),
+            (None, Some(values)) => self.in_tuple(&values, one),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// Named values against a tuple, in whose order the names say where each stands.
+    fn in_tuple(&mut self, named: &[(&str, &Node)], tuple: &Node) -> Result<Option<bool>, Exhausted> {
+        let tuple = relation::unnamed(tuple);
+        let is_tuple = matches!(
+            tuple,
+            Node::Bracketed {
+                open: '(',
+                close: ')',
+                ..
+            } | Node::Matrix(_)
+        );
+        let Some(places) = ordered(tuple).filter(|_| is_tuple && !tuple.has_two_signs()) else {
+            return Ok(None);
+        };
+        self.how = "in order";
+        let ordered = in_order_of_names(named);
+        let is_equal = self.in_order(&without_names(&ordered), &places)?;
+        if relation::has_one_order(&ordered) || ordered.as_slice() == named {
+            return Ok(Some(is_equal));
+        }
+        let is_equal_as_written = self.in_order(&without_names(named), &places)?;
+        self.is_unordered |= is_equal && !is_equal_as_written;
+        Ok(Some(is_equal_as_written))
     }
 
     /// Compares as sets, lists, tuples, unions and matrices; `None` when neither is one.
@@ -647,6 +708,10 @@ pub(crate) fn elements(node: &Node) -> Option<Vec<Node>> {
         _ if node.has_two_signs() => Some(both_signs(node)),
         _ => None,
     }
+}
+
+fn without_names<'n>(named: &[(&'n str, &'n Node)]) -> Vec<&'n Node> {
+    named.iter().map(|(_, value)| *value).collect()
 }
 
 fn both_signs(node: &Node) -> Vec<Node> {

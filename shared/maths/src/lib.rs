@@ -12,6 +12,7 @@ mod boxed;
 mod canonical;
 mod characters;
 mod compare;
+mod condition;
 mod distance;
 mod evaluate;
 mod formula;

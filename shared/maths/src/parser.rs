@@ -1,8 +1,10 @@
 //! From tokens to an answer: lists of relations between formulas, by recursive descent of bounded depth.
 
 mod group;
+mod label;
 mod name;
 
+use crate::condition::{self, Joint};
 use crate::lexer::{Kind, Token, tokens};
 use crate::node::{Clock, Function, Node, Relation};
 use crate::relation;
@@ -51,11 +53,12 @@ pub(crate) fn parse(text: &str, steps: &mut Steps) -> Read<Node> {
     if matches!(parser.relation_sign(), Some(Relation::Equal | Relation::About)) {
         parser.at += 1;
     }
-    let mut items = parser.list()?;
+    let (mut items, joints) = parser.joined()?;
     parser.chosen(&mut items)?;
     if parser.at < parser.tokens.len() {
         return Err(Fault::Syntax);
     }
+    let mut items = condition::together(items, &joints, parser.steps);
     match items.len() {
         0 => Err(Fault::Syntax),
         1 => Ok(items.remove(0)),
@@ -127,7 +130,12 @@ impl Parser<'_> {
 
     /// Relations with commas, semicolons, "and" or "or" between.
     fn list(&mut self) -> Read<Vec<Node>> {
-        let mut items = Vec::new();
+        self.joined().map(|(items, _)| items)
+    }
+
+    /// Such relations, and what stands between each two.
+    fn joined(&mut self) -> Read<(Vec<Node>, Vec<Joint>)> {
+        let (mut items, mut joints) = (Vec::new(), Vec::new());
         loop {
             let ends = match self.peek() {
                 None => true,
@@ -137,32 +145,43 @@ impl Parser<'_> {
                 _ => false,
             };
             if ends {
-                return Ok(items);
+                return Ok((items, joints));
             }
             items.push(self.relation()?);
-            let mut is_separated = false;
-            while self.separator() {
-                is_separated = true;
+            let Some(mut joint) = self.joint() else {
+                return Ok((items, joints));
+            };
+            while let Some(next) = self.joint() {
+                joint = joint.max(next);
             }
-            if !is_separated {
-                return Ok(items);
-            }
+            joints.push(joint);
         }
     }
 
-    fn separator(&mut self) -> bool {
-        let is = match self.peek() {
-            Some(Kind::Mark(',' | ';')) => true,
-            Some(Kind::Word(word) | Kind::Text(word)) => matches!(word.trim(), "and" | "or"),
-            Some(Kind::Command(name)) => matches!(name.as_str(), "lor" | "vee" | "land" | "wedge"),
-            _ => false,
+    fn joint(&mut self) -> Option<Joint> {
+        let joint = match self.peek()? {
+            Kind::Mark(',' | ';') => Joint::Comma,
+            Kind::Word(word) | Kind::Text(word) => match word.trim() {
+                "and" => Joint::And,
+                "or" => Joint::Or,
+                _ => return None,
+            },
+            Kind::Command(name) => match name.as_str() {
+                "land" | "wedge" => Joint::And,
+                "lor" | "vee" => Joint::Or,
+                _ => return None,
+            },
+            _ => return None,
         };
-        self.at += usize::from(is);
-        is
+        self.at += 1;
+        Some(joint)
     }
 
     fn relation(&mut self) -> Read<Node> {
-        let first = self.union()?;
+        let first = match self.label() {
+            Some(label) => label,
+            None => self.union()?,
+        };
         let mut rest = Vec::new();
         while let Some(relation) = self.relation_sign() {
             self.at += 1;

@@ -16,9 +16,77 @@ pub(crate) fn unnamed(node: &Node) -> &Node {
     };
     match rest.as_slice() {
         [(Relation::In, set)] if matches!(**first, Node::Name(_)) => set,
+        [(Relation::Equal, Node::Name(_))] if first.is_constant() && first.is_scalar() => first,
         [.., (Relation::Equal | Relation::About, last)] if is_equation(rest) && is_label(first, last) => last,
         _ => node,
     }
+}
+
+/// Values and the names of what has them, as they are written: `x = 1, y = 2`, `(x, y) = (1, 2)`; each name stands once.
+pub(crate) fn named(node: &Node) -> Option<Vec<(&str, &Node)>> {
+    let named: Vec<(&str, &Node)> = match node {
+        Node::List(items) => items.iter().map(named_value).collect::<Option<_>>()?,
+        Node::Relation(first, rest) => match (&**first, rest.as_slice()) {
+            (Node::Bracketed { items: names, .. }, [.., (_, Node::Bracketed { items: values, .. })])
+                if is_equation(rest) && names.len() == values.len() =>
+            {
+                let pairs = names.iter().map(name_of).zip(values);
+                pairs.map(|(name, value)| Some((name?, value))).collect::<Option<_>>()?
+            }
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let is_once = |(index, (name, _)): (usize, &(&str, &Node))| named[..index].iter().all(|(other, _)| other != name);
+    let are_plain = named.iter().all(|(_, value)| !value.has_two_signs());
+    (named.len() > 1 && are_plain && named.iter().enumerate().all(is_once)).then_some(named)
+}
+
+fn name_of(node: &Node) -> Option<&str> {
+    match node {
+        Node::Name(name) => Some(name),
+        _ => None,
+    }
+}
+
+fn named_value(node: &Node) -> Option<(&str, &Node)> {
+    match node {
+        Node::Relation(first, rest) => match (&**first, rest.as_slice()) {
+            (Node::Name(name), [.., (_, value)]) if is_equation(rest) => Some((name, value)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Named values in the order of a tuple of them: by the alphabet, Greek letters last.
+pub(crate) fn in_order_of_names<'n>(named: &[(&'n str, &'n Node)]) -> Vec<(&'n str, &'n Node)> {
+    let mut ordered = named.to_vec();
+    ordered.sort_by_key(|(name, _)| (name.starts_with('\\'), *name));
+    ordered
+}
+
+/// Nobody writes a tuple of such variables but by the alphabet: x and y, a to d, `x_1` and `x_2`.
+pub(crate) fn has_one_order(ordered: &[(&str, &Node)]) -> bool {
+    let parts = |name: &str| {
+        let mut letters = name.chars();
+        let letter = letters.next().filter(char::is_ascii_alphabetic)?;
+        let index = letters.as_str().strip_prefix('_').unwrap_or(letters.as_str());
+        let number = if index.is_empty() {
+            0
+        } else {
+            index.parse::<u32>().ok()?
+        };
+        Some((letter, number))
+    };
+    ordered
+        .windows(2)
+        .all(|pair| match (parts(pair[0].0), parts(pair[1].0)) {
+            (Some((one, first)), Some((other, second))) if one == other => first < second && second < 10,
+            (Some((one, 0)), Some((other, 0))) => u32::from(other) == u32::from(one) + 1 || (one, other) == ('h', 'k'),
+            (Some(('r', 0)), None) => pair[1].0 == r"\theta",
+            _ => false,
+        })
 }
 
 /// The value that the last one is a rounding of: the root in `\sqrt 2 \approx 1.41` and in `x = \sqrt 2 \approx 1.41`.
@@ -42,13 +110,10 @@ fn is_label(first: &Node, value: &Node) -> bool {
     }
 }
 
-/// The intervals that a union, an interval, an inequality or a list of inequalities consists of.
+/// The intervals that a union, an interval or an inequality consists of.
 pub(crate) fn pieces(node: &Node) -> Option<Vec<Node>> {
     match node {
         Node::Union(parts) => parts.iter().map(piece).collect::<Option<_>>().map(merged),
-        Node::List(parts) if parts.iter().all(|part| matches!(part, Node::Relation(..))) => {
-            parts.iter().map(interval).collect()
-        }
         Node::Relation(..) => interval(node).map(|piece| vec![piece]).or_else(|| besides(node)),
         Node::Bracketed { items, .. } if items.len() == 2 => Some(vec![node.clone()]),
         _ => None,
@@ -78,7 +143,7 @@ fn besides(node: &Node) -> Option<Vec<Node>> {
 }
 
 /// The intervals between points that stand in their order, and from the last ones on.
-fn around(points: &[Node]) -> Vec<Node> {
+pub(crate) fn around(points: &[Node]) -> Vec<Node> {
     let minus_infinity = Node::Negate(Box::new(Node::Infinity));
     let ends: Vec<Node> = std::iter::once(minus_infinity)
         .chain(points.iter().cloned())

@@ -307,6 +307,49 @@ const EQUAL: &[(&str, &str)] = &[
     (r"{5 \choose 2}", "10"),
     (r"\gcd(12, 18)", "6"),
     (r"\max\{2, 3\}", "3"),
+    // Conditions that hold together.
+    (r"x>1\text{ and }x<3", "(1,3)"),
+    ("x>1, x<3", "(1,3)"),
+    (r"x\ge1;x\le3", "[1,3]"),
+    (r"x>1\land x<3", "(1,3)"),
+    (r"1<x<3\text{ and }2<x<4", "(2,3)"),
+    (r"0<x<2, x\neq1", r"(0,1)\cup(1,2)"),
+    (r"x\ge-2, x\ne1", r"[-2,1)\cup(1,\infty)"),
+    (r"x\ne2, x\ne-2", r"\mathbb{R}\setminus\{2,-2\}"),
+    (r"x\ne\pm2", r"\mathbb{R}\setminus\{2,-2\}"),
+    (r"x > \sqrt2, x < \sqrt5", r"(\sqrt2, \sqrt5)"),
+    (r"x<1, x>3", r"(-\infty,1)\cup(3,\infty)"),
+    (r"x<\sqrt2, x>\sqrt5", r"(-\infty,\sqrt2)\cup(\sqrt5,\infty)"),
+    (r"x<1, 2<x<3\text{, or }x>5", r"(-\infty,1)\cup(2,3)\cup(5,\infty)"),
+    (r"x<-1\text{ or }x=2", r"(-\infty,-1)\cup\{2\}"),
+    ("x>0,y>1", "y>1,x>0"),
+    ("x>0,y>1,x<2", "0<x<2,y>1"),
+    (r"x<1\text{ and }x>3", r"\emptyset"),
+    (r"\{x \mid x > 1, x < 3\}", "(1,3)"),
+    // Values of functions, and derivatives.
+    ("f(2)=10", "10"),
+    ("f(0)=5", "5"),
+    ("S(10)=55", "55"),
+    ("f'(2)=5", "5"),
+    ("f^{-1}(x)=x/2", "x/2"),
+    ("f(2)=10", "f(2) = 10.0"),
+    ("f(g(2))=10", "10"),
+    ("P(X=2)=0.3", "0.3"),
+    (r"\frac{dy}{dx}=2x", "2x"),
+    ("dy/dx=2x", "2x"),
+    (r"\frac{dy}{dx}=2x", "dy/dx=2x"),
+    (r"\frac{d^2y}{dx^2}=6x", "6x"),
+    ("x(x+1)=0", "x^2+x=0"),
+    ("5=x", "5"),
+    // Named values in the order of their names.
+    ("y=6,x=5", "(5,6)"),
+    ("b=2,a=1", "(1,2)"),
+    ("(y,x)=(2,1)", "(1,2)"),
+    (r"y=6\text{ and }x=5", "(5,6)"),
+    ("y=2,x=1", "(x,y)=(1,2)"),
+    ("x_2=4,x_1=3", "(3,4)"),
+    (r"\theta=1,r=2", "(2,1)"),
+    ("n=5,d=3", "(5,3)"),
     // What only sets type.
     (r"\color{red}{5}", "5"),
     (r"\textcolor{blue}{5}", "5"),
@@ -481,6 +524,30 @@ const DIFFERENT: &[(&str, &str)] = &[
     (r"(0,1) \cup (1,2)", "(0,2)"),
     (r"\{x \mid x > 2\}", r"[2, \infty)"),
     (r"\sqrt2 \approx 1.414", r"\sqrt{3}"),
+    // Conditions on one variable or several.
+    (r"x<1\text{ and }x>3", r"(-\infty,1)\cup(3,\infty)"),
+    (r"k<-1\text{ and }k>1", r"k<-1\text{ or }k>1"),
+    ("x>0,y>0", "x>0"),
+    ("x>0,y>0", "y>0"),
+    ("a>0, b>0", "a>0"),
+    ("x>0,y>1", "x>1,y>0"),
+    ("x<1,y>1", "x>1,y<1"),
+    ("0<x<1, 0<y<1", "0<x<1"),
+    ("x>1, x<3", r"(-\infty,\infty)"),
+    ("x>1, x<3", "(1,4)"),
+    // Values of functions, and derivatives.
+    ("f(2)=5", "f(3)=7.5"),
+    ("f(2)=5", "f=5/2"),
+    ("f(2)=10", "5"),
+    (r"\frac{dx}{dt}", "x/t"),
+    ("dx/dt", r"\frac{x}{t}"),
+    // Named values in another order.
+    ("y=5,x=6", "(5,6)"),
+    ("b=1,a=2", "(1,2)"),
+    ("(y,x)=(1,2)", "(1,2)"),
+    ("(y,x)=(1,2)", "(x,y)=(1,2)"),
+    (r"y=5\text{ and }x=6", "(5,6)"),
+    ("x=1,y=2", "y=1,x=2"),
     (r"\infty - \infty", "0"),
     (r"\frac{\infty}{\infty}", "1"),
     (r"0 \cdot \infty", "0"),
@@ -548,7 +615,9 @@ fn equal_answers_have_one_canonical_form() {
         ("50 %", &[r"50\%", "50 percent"]),
         ("90 °", &[r"90^\circ", "90 degrees"]),
         ("7:30", &["7:30", "07:30"]),
-        ("(0, 2)", &["(0,2)", "0 < x < 2"]),
+        ("(0, 2)", &["(0,2)", "0 < x < 2", "x > 0, x < 2"]),
+        ("(1, 2)", &["(1, 2)", "x=1, y=2", "y=2, x=1", "(y,x)=(2,1)"]),
+        ("{x in (0, infinity), y in (1, infinity)}", &["x>0, y>1", "y>1, x>0"]),
         ("3+4*i", &["4i+3", r"3 + \sqrt{-16}"]),
     ] {
         for answer in answers {
@@ -681,6 +750,41 @@ fn values_beyond_what_is_computed_with_are_undecided() {
     assert_eq!(verdict("2^{400000}", "2^{400000} + 1"), Verdict::Undecided);
     assert_eq!(verdict("2^{300000}", "2^{300001}"), Verdict::Undecided);
     assert_eq!(verdict("2.5!", "5"), Verdict::Different);
+}
+
+#[test]
+fn what_is_longer_than_is_read_is_undecided_unless_it_is_words() {
+    let verdict = |target: &str, answer: &str| {
+        compare(&Answer::read(target), &Answer::read(answer), &mut Steps::default()).verdict
+    };
+    assert_eq!(
+        verdict("3001x", &format!("{}x", "x+".repeat(3_000))),
+        Verdict::Undecided
+    );
+    let nines = "9".repeat(3_000);
+    assert_eq!(
+        verdict("1", &format!(r"\frac{{{nines}}}{{{nines}}}")),
+        Verdict::Undecided
+    );
+    assert_eq!(verdict("5", &format!("5{}", r"\,".repeat(4_000))), Verdict::Undecided);
+    let numbers = |all: &mut dyn Iterator<Item = u32>| {
+        let all: Vec<String> = all.map(|number| number.to_string()).collect();
+        format!(r"\{{{}\}}", all.join(","))
+    };
+    let (up, down) = (numbers(&mut (1..1_500)), numbers(&mut (1..1_500).rev()));
+    assert_eq!(verdict(&up, &down), Verdict::Undecided);
+    assert_eq!(verdict(&up, &up), Verdict::Equal);
+    assert_eq!(verdict("5", &"it is hard to say ".repeat(400)), Verdict::Different);
+}
+
+#[test]
+fn named_values_whose_order_in_a_tuple_nobody_knows_are_undecided_where_the_alphabet_alone_agrees() {
+    let verdict = |target: &str, answer: &str| {
+        compare(&Answer::read(target), &Answer::read(answer), &mut Steps::default()).verdict
+    };
+    assert_eq!(verdict("(5,3)", "n=3,d=5"), Verdict::Undecided);
+    assert_eq!(verdict("(5,3)", "n=4,d=5"), Verdict::Different);
+    assert_eq!(verdict("(2,3)", "m=2,b=3"), Verdict::Equal);
 }
 
 #[test]

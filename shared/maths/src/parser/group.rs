@@ -4,6 +4,7 @@ use dashu_int::IBig;
 use dashu_ratio::RBig;
 
 use super::{Fault, Parser, Read};
+use crate::condition;
 use crate::lexer::{Kind, SET_CLOSE, SET_OPEN};
 use crate::node::{Function, Node};
 use crate::unit::Unit;
@@ -47,8 +48,9 @@ impl Parser<'_> {
             SET_OPEN => {
                 if let Some(length) = self.builder() {
                     self.at += length;
-                    let items = self.list()?;
+                    let (items, joints) = self.joined()?;
                     self.expect(SET_CLOSE)?;
+                    let items = condition::together(items, &joints, self.steps);
                     return Ok(one_or(items, Node::List));
                 }
                 let items = self.list()?;
@@ -187,6 +189,9 @@ impl Parser<'_> {
     }
 
     pub(super) fn fraction(&mut self) -> Read<Node> {
+        if let Some(derivative) = self.derivative() {
+            return Ok(derivative);
+        }
         let above = self.argument()?;
         let below = self.argument()?;
         Ok(Node::Divide(Box::new(above), Box::new(below)))

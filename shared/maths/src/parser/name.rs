@@ -75,6 +75,10 @@ pub(super) fn is_known(word: &str) -> bool {
     starts_factor(word) || matches!(word, "cbrt" | "infinity" | "inf" | "oo")
 }
 
+pub(super) fn is_greek(name: &str) -> bool {
+    GREEK.contains(&name)
+}
+
 fn is_logarithm(name: &str) -> bool {
     matches!(name, "log" | "ln" | "lg")
 }
@@ -117,6 +121,9 @@ impl Parser<'_> {
         }
         if word.len() > 1 && is_known(word) {
             return self.command(word);
+        }
+        if let Some(derivative) = self.plain_derivative(word) {
+            return Ok(derivative);
         }
         if word.len() > 3 {
             self.at += 1;
