@@ -3,6 +3,8 @@
 //! The answer is what the last balanced box holds; in a text without one, what is announced as the answer, else the last formula
 //! between LaTeX's marks, else the text itself where it is nothing but a formula, else its last number.
 
+mod span;
+
 use std::sync::LazyLock;
 
 use ::regex::Regex;
@@ -18,13 +20,10 @@ use crate::pattern::Pattern;
 
 const NAME: &str = "math@4";
 const BOXED: &str = "last-box@1";
-const ANNOUNCED: &str = "announced-formula@2";
-const FORMULA: &str = "last-formula@1";
-const WHOLE: &str = "whole-formula@1";
+const ANNOUNCED: &str = "announced-formula@3";
+const FORMULA: &str = "last-formula@2";
+const WHOLE: &str = "whole-formula@2";
 const NUMBER: &str = "last-number@4";
-
-/// The longest text that may be a formula as a whole, or after an announcement.
-const MAX_FORMULA_BYTES: usize = 400;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Math {
@@ -105,45 +104,71 @@ fn found(text: &str) -> Option<(&'static str, &str)> {
         return (!content.is_empty()).then_some((BOXED, content));
     }
     let text = boxes.before_unclosed;
-    if let Some(formula) = announced(text) {
-        return Some((ANNOUNCED, formula));
+    match announced(text) {
+        Announced::Formula(formula) => return Some((ANNOUNCED, formula)),
+        Announced::Denied => return None,
+        Announced::Nothing => {}
     }
     if let Some(range) = last_formula(text) {
-        return Some((FORMULA, trimmed(&text[range])));
+        return Some((FORMULA, trimmed(span::with_others(text, range))));
     }
-    if let Some(formula) = formula(text) {
+    if let Some(formula) = last_step(text).or_else(|| formula(text)) {
         return Some((WHOLE, formula));
     }
     let (_, place) = last_number(text, Place::Prose)?;
     Some((NUMBER, &text[place]))
 }
 
+/// What follows the last announcement of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Announced<'t> {
+    Nothing,
+    Formula(&'t str),
+    /// What it is not, or is more than, and nothing else.
+    Denied,
+}
+
 /// The formula after the last announcement of an answer.
-fn announced(text: &str) -> Option<&str> {
+fn announced(text: &str) -> Announced<'_> {
     static ANNOUNCEMENT: LazyLock<Regex> = LazyLock::new(announcement);
-    let place = ANNOUNCEMENT.find_iter(text).last()?.end();
-    let line = text[place..].lines().next()?;
-    let formula_at = last_formula_start(line);
-    if let Some(range) = formula_at {
-        return Some(trimmed(&line[range]));
+    static DENIAL: LazyLock<Regex> = LazyLock::new(denial);
+    static CLAUSE: LazyLock<Regex> = LazyLock::new(clause);
+    let Some(place) = ANNOUNCEMENT.find_iter(text).last().map(|found| found.end()) else {
+        return Announced::Nothing;
+    };
+    let line = text[place..].lines().next().unwrap_or_default();
+    if let Some(range) = span::at_start(line) {
+        return Announced::Formula(trimmed(span::with_following(line, range)));
     }
     // A sentence ends with a point before a space, or with the line.
     let sentence = line.split_once(". ").map_or(line, |(sentence, _)| sentence);
-    // A remark in brackets, behind a space, is none of the formula.
+    if DENIAL.is_match(sentence) {
+        let says_more = |text: &str| text.contains(|letter: char| letter == '$' || letter.is_numeric());
+        let is_corrected = sentence.contains(" but ") || sentence.contains("rather");
+        return match is_corrected || says_more(&text[place + sentence.len()..]) {
+            true => Announced::Nothing,
+            false => Announced::Denied,
+        };
+    }
+    // A remark in brackets, behind a space, is none of the formula, and neither is a reason.
     let before_remark = || sentence.split_once(" (").and_then(|(before, _)| formula(before));
-    formula(sentence).or_else(before_remark)
+    let before_clause = || {
+        CLAUSE
+            .find(sentence)
+            .and_then(|found| formula(&sentence[..found.start()]))
+    };
+    let found = formula(sentence).or_else(before_remark).or_else(before_clause);
+    found.map_or(Announced::Nothing, Announced::Formula)
 }
 
-/// The formula that a line begins with, marks aside.
-fn last_formula_start(line: &str) -> Option<std::ops::Range<usize>> {
-    let closes = line.match_indices(['$', ')', ']']).map(|(at, mark)| at + mark.len());
-    closes
-        .take(64)
-        .take_while(|end| *end < MAX_FORMULA_BYTES)
-        .find_map(|end| {
-            let range = last_formula(&line[..end])?;
-            (range.start <= 3).then_some(range)
-        })
+/// The last of several lines of which each is a formula: where the working ends.
+fn last_step(text: &str) -> Option<&str> {
+    if text.len() > maths::MAX_BYTES {
+        return None;
+    }
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    let formulas: Vec<&str> = lines.iter().map(|line| formula(line)).collect::<Option<_>>()?;
+    formulas.last().copied().filter(|_| formulas.len() > 1)
 }
 
 /// The text, if it is nothing but a formula: no words but names of functions and the like.
@@ -153,7 +178,7 @@ fn formula(text: &str) -> Option<&str> {
     ];
     let formula = trimmed(text).trim_matches(['*', '_', '`']);
     let formula = trimmed(formula);
-    if formula.is_empty() || formula.len() > MAX_FORMULA_BYTES {
+    if formula.is_empty() || formula.len() > maths::MAX_BYTES {
         return None;
     }
     let words = formula.split(|letter: char| !letter.is_alphabetic());
@@ -166,16 +191,32 @@ fn formula(text: &str) -> Option<&str> {
     (is_bare && maths::Answer::read(formula).is_mathematics()).then_some(formula)
 }
 
+/// Words that say what an answer is not, or what it is more or less than.
+fn denial() -> Regex {
+    compile(concat!(
+        r"(?i)^[*_\s]*(?:(?:definitely|certainly|clearly|simply)\s+)?(?:not|never|neither|nor|(?:no\s+)?(?:more|less|greater|fewer|larger|smaller|higher|lower)\s+than",
+        r"|over|under|above|below|between|somewhere)\s",
+    ))
+}
+
+/// The beginning of a reason or an explanation behind a formula.
+fn clause() -> Regex {
+    compile(r"(?i)(?:,\s+|;\s+|\s+)(?:since|because|as|where|so|which|given|when|using|by|hence|thus|therefore)\s")
+}
+
 #[expect(
     clippy::expect_used,
-    reason = "the pattern is a constant, and every test of the family compiles it"
+    reason = "the patterns are constants, and every test of the family compiles them"
 )]
+fn compile(pattern: &str) -> Regex {
+    Regex::new(pattern).expect("a constant pattern compiles")
+}
+
 fn announcement() -> Regex {
-    Regex::new(concat!(
+    compile(concat!(
         r"(?i)(?:(?-u:\b)(?:answer|antwort|lösung|réponse|respuesta|resposta|risposta|antwoord)|ответ|答案|答え|정답|答)",
         r"[*_\s]*(?:is|ist|lautet|est|es|è|は|是|为|為|은|는)?[*_\s]*[:：=]?[*_\s]*",
     ))
-    .expect("a constant pattern compiles")
 }
 
 #[cfg(test)]
@@ -212,12 +253,60 @@ mod tests {
             ("The answer is x + 1 (see step 3).", "x + 1", ANNOUNCED),
             ("It is 42 (see step 3).", "42", NUMBER),
             ("it costs $5 or $6", "6", NUMBER),
+            ("Answer: 5, since $x=3$", "5", ANNOUNCED),
+            ("**Answer**: 5, since $x=3$", "5", ANNOUNCED),
+            ("Answer: $5$ or $6$", "$5$ or $6$", ANNOUNCED),
+            (r"the answer is \(3\) or \(4\).", r"\(3\) or \(4\)", ANNOUNCED),
+            ("The answer is $5$ and $x = 3$ makes it least", "5", ANNOUNCED),
+            ("The answer is $3$ million.", "$3$ million", ANNOUNCED),
+            ("The answer is $3$ cm long", "$3$ cm", ANNOUNCED),
+            ("The answer is $3$ in all", "3", ANNOUNCED),
+            ("The answer is $3$ or more", "$3$ or more", ANNOUNCED),
+            ("The answer is not $3$ but $4$.", "4", FORMULA),
+            ("The answer is not $3$. It is $4$.", "4", FORMULA),
+            ("So it is $3$ million.", "$3$ million", FORMULA),
+            ("So $x=3$ or $x=4$.", "$x=3$ or $x=4$", FORMULA),
+            ("2x + 3 = 7\n\nx = 2", "x = 2", WHOLE),
+            ("x^2-4=0\n(x-2)(x+2)=0\nx=\\pm2", r"x=\pm2", WHOLE),
+            ("Q: 5\nA: 42", "A: 42", WHOLE),
         ] {
             assert_eq!(extracted(text), Some((answer.to_owned(), extractor)), "{text}");
         }
-        for text in ["nobody knows", r"\boxed{} 5", ""] {
+        for text in [
+            "nobody knows",
+            r"\boxed{} 5",
+            "",
+            "The answer is not $3$",
+            "The answer is not 3.",
+            "The answer is more than $3$.",
+            "The answer is between 3 and 4.",
+        ] {
             assert_eq!(extracted(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn several_announced_formulas_are_one_answer() {
+        let is_right = |target: &str, text: &str| judge(&[target], text).unwrap().credit.score() == 1.0;
+        for (target, text, wanted) in [
+            ("5", "Answer: $5$ or $6$", false),
+            ("5, 6", "Answer: $5$ or $6$", true),
+            ("3", "the answer is $x = 3$ or $x = 4$", false),
+            ("3, 4", "the answer is $x = 3$ or $x = 4$", true),
+            ("3", "the answer is $3$ to $4$", false),
+            ("3", "the answer is $A=3$, $B=4$", false),
+            ("3, 4", "the answer is $A=3$, $B=4$", true),
+            ("3, 4", "The answer is $3$ and $4$.", true),
+            ("3", "the answer is $3$ million", false),
+            ("3000000", "the answer is $3$ million", true),
+            (r"3\text{ m}", "the answer is $3$ cm", false),
+            (r"3\text{ m}", "the answer is $3$ m", true),
+            ("x=2", "2x + 3 = 7\n\nx = 2", true),
+        ] {
+            assert_eq!(is_right(target, text), wanted, "{target}: {text}");
+        }
+        let long = format!("the answer is 5{}", "+0".repeat(1_000));
+        assert!(is_right("5", &long));
     }
 
     #[test]

@@ -34,3 +34,4 @@ pub use compare::{Comparison, Verdict, compare, equal};
 pub use distance::are_within;
 pub use formula::last_formula;
 pub use steps::Steps;
+pub use unit::is_measure;

@@ -211,6 +211,13 @@ pub(crate) fn letter_is_unit(name: &str) -> bool {
     matches!(name, "m" | "g" | "s" | "h" | "l" | "L")
 }
 
+/// A word behind a number that says what it measures, or that multiplies it: `cm`, `hours`, `percent`, `million`.
+#[must_use]
+pub fn is_measure(word: &str) -> bool {
+    let is_share = matches!(word, "percent" | "degrees" | "degree");
+    is_share || is_unit(word) || letter_is_unit(word) || worded::is_magnitude(word)
+}
+
 /// Before or after noon.
 pub(crate) fn is_half_of_day(word: &str) -> bool {
     matches!(

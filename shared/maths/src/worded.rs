@@ -43,6 +43,13 @@ const PARTS: &[(&str, u64)] = &[
     ("thousandth", 1_000),
 ];
 
+/// A word for a power of ten, or a dozen; one or many.
+pub(crate) fn is_magnitude(word: &str) -> bool {
+    let lower = word.to_lowercase();
+    let singular = lower.strip_suffix('s').unwrap_or(&lower);
+    MAGNITUDES.iter().any(|(name, _)| *name == lower || *name == singular)
+}
+
 /// A value with what is said behind it: number words count, the rest is its unit.
 pub(crate) fn quantity(value: Node, unit: Unit) -> Node {
     if unit.measure.is_some() {
