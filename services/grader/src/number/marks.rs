@@ -138,6 +138,10 @@ const fn spelled(letter: char) -> Option<&'static str> {
         'π' | '𝜋' => r"\pi ",
         '±' => r"\pm ",
         '∓' => r"\mp ",
+        '÷' => r"\div ",
+        '≤' | '⩽' => r"\le ",
+        '≥' | '⩾' => r"\ge ",
+        '≠' => r"\ne ",
         _ => return None,
     })
 }

@@ -83,12 +83,26 @@ const REMARKS: [&[u8]; 18] = [
     b"table",
 ];
 
+/// A remark that is passed over ends so many bytes after it began, and begins so many after its number.
+const MAX_REMARK: usize = 256;
+/// Groups of digits that are read together, and digits of such a number; nobody writes more.
+const MAX_GROUPS: usize = 48;
+
 pub(super) struct Reader<'r> {
     bytes: &'r [u8],
     place: Place,
     last: Option<(Reading, Range<usize>)>,
     /// Where the last formula ends, to which an operator may join a number.
     formula_end: Option<usize>,
+}
+
+/// A bracket behind a number.
+enum Bracket {
+    /// It says something of the number, whatever it holds: `42 (2 d.p.)`, `42 apples (12 red and 30 green)`, `42 [1]`. A conversion
+    /// into another unit, as in `2 hours (120 minutes)`, is none.
+    Remark { end: usize },
+    /// In an answer the number and what is in the bracket make a product: `3 (4)`.
+    Factor { start: usize, end: usize },
 }
 
 /// What follows a `^`.
@@ -113,6 +127,10 @@ impl<'r> Reader<'r> {
     /// What the line ends in, and where it stands.
     pub(super) fn last(mut self) -> Option<(Reading, Range<usize>)> {
         let mut at = 0;
+        if self.is_answer() && self.says_a_relation() {
+            self.formula(0..self.bytes.len());
+            return self.last;
+        }
         if let Some(end) = self.several(0).filter(|_| self.is_answer()) {
             let rest = self.bytes.get(end..).unwrap_or_default();
             if rest.iter().all(|byte| matches!(byte, b' ' | b'.')) {
@@ -234,6 +252,11 @@ impl<'r> Reader<'r> {
     /// A bracket that opens: behind a number it may hold a remark, and several numbers in it are none.
     fn opened(&mut self, at: usize) -> usize {
         let is_round = self.byte(at) == Some(b'(');
+        match self.bracket_behind_number(at) {
+            Some(Bracket::Remark { end }) => return end,
+            Some(Bracket::Factor { start, end }) => return self.formula(start..end),
+            None => {}
+        }
         let word = self.letters(self.after_spaces(at + 1)).to_ascii_lowercase();
         let has_number = matches!(self.last, Some((Reading::Number(_), _)));
         if is_round && has_number && REMARKS.contains(&word.as_slice()) {
@@ -247,12 +270,88 @@ impl<'r> Reader<'r> {
         }
     }
 
-    /// Behind the numbers that stand here, if there are several with commas or "or" between.
+    /// It compares: `x > 3`, `\ne 3`. Marks of HTML, of arrows and of calculators (`<<3+4=7>>`) do not.
+    fn says_a_relation(&self) -> bool {
+        const RELATIONS: [&[u8]; 10] = [
+            b"le",
+            b"leq",
+            b"leqslant",
+            b"ge",
+            b"geq",
+            b"geqslant",
+            b"ne",
+            b"neq",
+            b"lt",
+            b"gt",
+        ];
+        let is_tag = |at: usize| {
+            let next = self.byte(at + 1);
+            next.is_some_and(|next| next.is_ascii_alphabetic() || next == b'/') && self.bytes[at..].contains(&b'>')
+        };
+        let mut at = 0;
+        while let Some(byte) = self.byte(at) {
+            match byte {
+                b'\\' if RELATIONS.contains(&self.letters(at + 1)) => return true,
+                b'!' if self.byte(at + 1) == Some(b'=') => return true,
+                b'<' if self.byte(at + 1) == Some(b'<') || self.before(at) == Some(b'<') => {}
+                b'>' if self.byte(at + 1) == Some(b'>') || self.before(at) == Some(b'>') => {}
+                b'<' if is_tag(at) => {
+                    at += self.bytes[at..].iter().take_while(|byte| **byte != b'>').count();
+                }
+                b'>' if matches!(self.before(at), Some(b'-' | b'=')) => {}
+                b'<' | b'>' => return true,
+                _ => {}
+            }
+            at += 1;
+        }
+        false
+    }
+
+    /// What a bracket is to the number that stands right before it, a unit between them allowed.
+    fn bracket_behind_number(&self, open: usize) -> Option<Bracket> {
+        let Some((Reading::Number(_), place)) = &self.last else {
+            return None;
+        };
+        let between = self.bytes.get(place.end..open)?;
+        if between.len() > MAX_REMARK {
+            return None;
+        }
+        let near = Reader::new(&self.bytes[..self.bytes.len().min(open + MAX_REMARK)], self.place);
+        let end = near.balanced(open);
+        let inner = self.bytes.get(open + 1..end.checked_sub(1)?)?;
+        if !matches!(self.before(end), Some(b')' | b']')) {
+            return None;
+        }
+        if between.is_empty() {
+            let is_note = self.byte(open) == Some(b'[') && !inner.is_empty() && inner.iter().all(u8::is_ascii_digit);
+            return is_note.then_some(Bracket::Remark { end });
+        }
+        let has_unit = is_behind(between)?;
+        let is_product = |byte: &u8| byte.is_ascii_digit() || b" .,+-*/".contains(byte);
+        if !has_unit && self.is_answer() && inner.iter().all(is_product) {
+            let start = place.start;
+            return Some(Bracket::Factor { start, end });
+        }
+        let is_conversion = has_unit && self.is_quantity(open + 1, end - 1);
+        (!is_conversion).then_some(Bracket::Remark { end })
+    }
+
+    /// One number and its unit stand there, and nothing else.
+    fn is_quantity(&self, start: usize, end: usize) -> bool {
+        let Some((_, after)) = self.number(self.after_spaces(start)) else {
+            return false;
+        };
+        let unit = self.bytes.get(after..end).unwrap_or_default().trim_ascii();
+        std::str::from_utf8(unit).is_ok_and(tidemill_maths::is_measure)
+    }
+
+    /// Behind the numbers that stand here, if there are several with commas, colons, "or", "and" or "to" between; each may have
+    /// a name, as in `x = 3, y = 4`.
     fn several(&self, start: usize) -> Option<usize> {
         let mut at = start;
         let mut count = 0;
         loop {
-            at = self.after_spaces(at);
+            at = self.after_name(self.after_spaces(at));
             if self.byte(at) == Some(b'-') {
                 at = self.after_spaces(at + 1);
             }
@@ -260,20 +359,47 @@ impl<'r> Reader<'r> {
             count += 1;
             at = self.after_spaces(after);
             let joining = match self.byte(at) {
-                Some(b',' | b';') => self.after_spaces(at + 1),
+                Some(b',' | b';' | b':') => self.after_spaces(at + 1),
                 _ => at,
             };
-            let word = self.letters(joining);
-            let next = if matches!(word, b"or" | b"and") {
-                joining + word.len()
-            } else {
-                joining
-            };
+            let next = self.after_joining_word(joining);
             if next == at {
                 return (count > 1).then_some(at);
             }
             at = next;
         }
+    }
+
+    /// Behind "or", "and" or "to", which may be set as text.
+    fn after_joining_word(&self, start: usize) -> usize {
+        let command = match self.byte(start) {
+            Some(b'\\') => self.letters(start + 1),
+            _ => b"",
+        };
+        let brace = start + 1 + command.len();
+        let is_text = TEXTS.contains(&command) && self.byte(brace) == Some(b'{');
+        let at = if is_text { self.after_spaces(brace + 1) } else { start };
+        let word = self.letters(at);
+        if !matches!(word, b"or" | b"and" | b"to") {
+            return start;
+        }
+        let end = at + word.len();
+        let close = self.after_spaces(end);
+        if is_text && self.byte(close) == Some(b'}') {
+            close + 1
+        } else {
+            end
+        }
+    }
+
+    /// Behind the name and the equals sign before a value.
+    fn after_name(&self, start: usize) -> usize {
+        let name = self.letters(start);
+        let equals = self.after_spaces(start + name.len());
+        if name.is_empty() || self.byte(equals) != Some(b'=') {
+            return start;
+        }
+        self.after_spaces(equals + 1)
     }
 
     fn has(&self, at: usize, marks: &[u8]) -> bool {
@@ -494,6 +620,12 @@ impl<'r> Reader<'r> {
 
     /// A number at this place becomes the last, or part of a formula; `None` where there is none.
     fn quantity(&mut self, start: usize) -> Option<usize> {
+        if let Some(end) = self.chain(start) {
+            // Nothing is computed with a date.
+            self.last = Some((Reading::Formula, start..end));
+            self.formula_end = None;
+            return Some(end);
+        }
         let (number, end) = self.number(start)?;
         let sign = self.sign_before(start);
         let first = sign.unwrap_or(start);
@@ -509,7 +641,10 @@ impl<'r> Reader<'r> {
         });
         let is_below = self.before(start) == Some(b'/') && self.is_formula_before_slash(start - 1);
         let raised = self.raised(end);
-        let is_power = raised.as_ref().is_some_and(|raised| raised.is_power);
+        // A small 1 is the mark of a footnote, and the first power is the number itself.
+        let is_power = raised
+            .as_ref()
+            .is_some_and(|raised| raised.is_power && raised.whole.as_deref() != Some("1"));
         let Some(number) = number.filter(|_| !is_operand && !is_below && !is_power) else {
             let end = raised.filter(|raised| raised.is_power).map_or(end, |raised| raised.end);
             return Some(self.formula(first..end));
@@ -519,6 +654,48 @@ impl<'r> Reader<'r> {
         let variables = self.variables(end);
         self.formula_end = (variables > 0).then_some(end + variables);
         Some(raised.map_or(end + variables, |raised| raised.end))
+    }
+
+    /// The end of digits in three groups or more that are no number together, nor is the last of them: `2024-05-06`, `3.14.15`,
+    /// `1/2/3`, `5,10,150`. The year behind a day and a month is one.
+    fn chain(&self, start: usize) -> Option<usize> {
+        let group = |at: usize| {
+            self.bytes
+                .get(at..)
+                .map_or(0, |rest| rest.iter().take_while(|byte| byte.is_ascii_digit()).count())
+        };
+        let mut length = group(start);
+        let mut at = start + length;
+        let separator = self.byte(at).filter(|byte| b".-/,".contains(byte))?;
+        if length == 0 {
+            return None;
+        }
+        let mut lengths = vec![length];
+        while self.byte(at) == Some(separator) && group(at + 1) > 0 && lengths.len() < MAX_GROUPS {
+            length = group(at + 1);
+            lengths.push(length);
+            at += 1 + length;
+        }
+        let is_chain = match separator {
+            b'/' => length != 4,
+            b',' => is_grouped_by_two(&lengths) && !self.is_lakhs(start),
+            _ => true,
+        };
+        (is_chain && lengths.len() > 2).then_some(at)
+    }
+
+    /// Digits by two and at last by three, as in `1,00,000`. Without a zero that begins a group they may be several numbers.
+    fn is_lakhs(&self, start: usize) -> bool {
+        let rest = self.bytes.get(start..).unwrap_or_default();
+        let is_part = |byte: &&u8| byte.is_ascii_digit() || **byte == b',';
+        let length = rest.iter().take(MAX_GROUPS).take_while(is_part).count();
+        let groups: Vec<&[u8]> = rest[..length].split(|byte| *byte == b',').collect();
+        let groups = match groups.as_slice() {
+            [before @ .., []] => before,
+            all => all,
+        };
+        let lengths: Vec<usize> = groups.iter().map(|group| group.len()).collect();
+        is_grouped_by_two(&lengths) && groups[1..].iter().any(|group| group.starts_with(b"0"))
     }
 
     /// The formula of which the number at a place is a part: of a product, a sum, a factorial, an absolute value.
@@ -549,6 +726,9 @@ impl<'r> Reader<'r> {
         }
         if !self.is_answer() {
             return None;
+        }
+        if self.letters(end) == b"e" && !self.is_digit(end + 1) {
+            return Some(first..end + 1);
         }
         if next == Some(b'(') && after.is_some_and(|byte| byte.is_ascii_digit() || byte == b'-' || is_single(end + 1)) {
             return Some(first..self.balanced(end));
@@ -678,12 +858,14 @@ impl<'r> Reader<'r> {
         } else {
             slash + 1
         };
-        let ratio = self
+        let below = self
             .decimal(below)
-            .filter(|(_, end)| self.byte(self.after_spaces(*end)) != Some(b'/'))
-            .and_then(|(below, end)| Some((Number::ratio(&number, &Number::new(below))?, end)));
-        let (number, end) = ratio.unwrap_or((number, end));
-        Some(self.unless_multiplied(Some(number), end))
+            .filter(|(_, end)| self.byte(self.after_spaces(*end)) != Some(b'/'));
+        let Some((below, end)) = below else {
+            return Some(self.unless_multiplied(Some(number), end));
+        };
+        // What is divided by zero has no value.
+        Some(self.unless_multiplied(Number::ratio(&number, &Number::new(below)), end))
     }
 
     /// A fraction that a word behind it multiplies, as `2 1/2 million`, has a value that is not read here.
@@ -816,6 +998,12 @@ impl<'r> Reader<'r> {
         if at - start > 3 {
             return at;
         }
+        if self.is_lakhs(start) {
+            while self.byte(at) == Some(b',') && self.is_digit(at + 1) {
+                at = self.digits(at + 1, numeral);
+            }
+            return at;
+        }
         let is_separator = |byte: u8| matches!(byte, b',' | b'\'' | b'_');
         let spaces = self.byte(at) == Some(b' ') && self.byte(start) != Some(b'0');
         loop {
@@ -855,4 +1043,22 @@ impl<'r> Reader<'r> {
         }
         Some(self.digits(digits, numeral))
     }
+}
+
+/// Groups of two digits between a first one and a last one of three.
+fn is_grouped_by_two(lengths: &[usize]) -> bool {
+    match lengths {
+        [first, middle @ .., last] => {
+            *first <= 2 && *last == 3 && !middle.is_empty() && middle.iter().all(|length| *length == 2)
+        }
+        _ => false,
+    }
+}
+
+/// Whether a unit stands between a number and the bracket behind it; `None` where there is more, or no space.
+fn is_behind(between: &[u8]) -> Option<bool> {
+    let is_unit = |byte: &u8| byte.is_ascii_alphabetic() || b" \\{}^23%$*_)/".contains(byte);
+    let has_letters = |word: &&[u8]| word.iter().any(u8::is_ascii_alphabetic) && !word.starts_with(b"\\");
+    let words = between.split(|byte| *byte == b' ').filter(has_letters).count();
+    (between.ends_with(b" ") && words <= 1 && between.iter().all(is_unit)).then_some(words == 1)
 }
