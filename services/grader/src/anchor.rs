@@ -13,8 +13,9 @@ const DENIAL_REACH: usize = 64;
 static ANNOUNCED: LazyLock<Regex> = LazyLock::new(|| {
     const FILLERS: &str = concat!(
         r"(?:",
-        r#"[\s:：=>*_"'“”‘’„«»`$()\[\]{}（）【】「」\\–—\u{983}-]"#,
-        r"|(?:is|was|would be|should be|must be|option|choice|letter|the|this|correct|best|right|likely|most|final",
+        r#"[\s:：=<>*_"'“”‘’„«»`$()\[\]{}（）【】「」\\–—\u{983}-]"#,
+        r"|,\s*(?:then|therefore|thus|hence|so|clearly|of course)\s*,",
+        r"|(?:is|was|would be|should be|must be|has to be|ought to be|needs to be|option|choice|letter|the|this|correct|best|right|likely|most|final",
         r"|probably|maybe|perhaps|possibly|definitely|certainly|surely|obviously|indeed|actually|simply|really|still|i think",
         r"|i believe|rather|therefore|thus|clearly|to this question|to the question|boxed|text|textbf|mathrm|mathbf",
         r"|ist|lautet|die|est|es|la|opción|adalah|jest|brzmi|är|er|on|este|corect|ni",
@@ -32,6 +33,8 @@ static ANNOUNCED: LazyLock<Regex> = LazyLock::new(|| {
             r"|(?-u:\b)(?:choose|pick|select|go with|going with)",
             r#"|(?-u:\b)not\s+(?:option\s+)?[(\[{{*_"'“‘`$]{{0,4}}(?-i:[A-Z])[)\]}}*_"'’”`$]{{0,4}},?\s+but(?-u:\b)"#,
             r"|(?-u:\b)(?:it|this|that|which)\s+(?:must|should|has\s+to|would\s+have\s+to)\s+be",
+            r"|(?-u:\b)(?:it|this|that|which)\s+is\s+(?:option|choice|letter)",
+            r"|(?-u:\b)is\s+(?:wrong|incorrect|false),?\s+(?:so|hence|therefore|thus)",
             r"|odpowiedź(?:\s+to(?-u:\b))?|odpověď|đáp án|ответ|відповідь|απάντηση|उत्तर|উত্তর|إجابة|الجواب|پاسخ|جواب|תשובה|คำตอบ",
             r"|答案|答え|回答|解答|正解|答复|答|정답|답변|답",
             r"|正确选项|正確選項){fillers}+",
@@ -63,10 +66,12 @@ static DENIED_BEFORE: LazyLock<Regex> = LazyLock::new(|| {
 /// Words that deny what stands before them: "is wrong", "isn't".
 static DENIED_AFTER: LazyLock<Regex> = LazyLock::new(|| {
     compile(concat!(
-        r#"(?i)^[)\]}*_"'`]{0,4}\s+(?:"#,
+        r#"(?i)^[)\]}*_"'`]{0,4}(?:\s*\?\s*(?:no|nope|not|wrong|incorrect|hmm|wait)(?-u:\b)"#,
+        r"|\s*[项項]?\s*(?:(?:では|じゃ)\s*(?:あり|な)|[가이은는]\s*(?:아니|아닙)|是?(?:不对|不對|不正确|不正確|错误|錯誤|错的|錯的))",
+        r"|\s+(?:",
         r"(?:is|was|seems|looks|must\s+be|can\s+be)\s+(?:clearly\s+|definitely\s+|also\s+|therefore\s+|obviously\s+)?",
         r"(?:not|wrong|incorrect|false|never|ruled\s+out)",
-        r"|isn['’]t|wasn['’]t|cannot|can\s+not|can['’]t|doesn['’]t)(?-u:\b)",
+        r"|isn['’]t|wasn['’]t|cannot|can\s+not|can['’]t|doesn['’]t)(?-u:\b))",
     ))
 });
 
@@ -74,9 +79,9 @@ static DENIED_AFTER: LazyLock<Regex> = LazyLock::new(|| {
 static JOINED: LazyLock<Regex> = LazyLock::new(|| {
     compile(concat!(
         r#"(?i)^[)\]}*_"'`’”]{0,4}(?:"#,
-        r"\s*(?P<list>,\s*(?:or|and)\s|,|/|&|\||;|\+|或者|或|和|と|または|、)\s*",
-        r"|\.?\s+[(\[]?(?P<or>or|oder|ou|o|или|або|eller|lub|hoặc|또는)\s+",
-        r"|\s+(?P<and>and|und|et|y|e|и|och|i|và)\s+)",
+        r"\s*(?P<list>,\s*(?:or|and)\s|,\s*(?P<maybe>possibly|perhaps|maybe)\s|,|/|&|\||;|\+|->|=>|→|⇒|-|–|—|(?-u:\b)(?:to|through)\s|或者|或|和|と|または|、)\s*",
+        r"|\.?\s+[(\[]?(?P<or>or|possibly|perhaps|maybe|oder|ou|o|или|або|eller|lub|hoặc|또는)\s+",
+        r"|\s+(?P<and>and|as\s+well\s+as|along\s+with|together\s+with|und|et|y|e|и|och|i|và)\s+)",
         r#"[(\[*_"'“‘`{$\\]*(?:(?:option|choice|maybe|perhaps|possibly|either)\s+)?[(\[*_"'“‘`{$\\]*"#,
     ))
 });
@@ -95,6 +100,24 @@ static SINGULAR: LazyLock<Regex> = LazyLock::new(|| {
 /// A letter before a claim that it shares with another one: "A or (", "A and ".
 static SHARED: LazyLock<Regex> =
     LazyLock::new(|| compile(r#"(?-u:\b)[A-Z][)\]}*"']{0,4}(?:\s+(?:or|and|und|oder)\s+|\s*[/&]\s*)[(\[*"']{0,4}$"#));
+
+/// What stands between two answers that stand side by side.
+static BESIDE: LazyLock<Regex> = LazyLock::new(|| compile(r"^[)\]}*_]{0,4}[ \t]+[(\[{*_]{0,4}"));
+
+/// A word that makes an announcement one of what is no answer.
+static WRONG_BEFORE: LazyLock<Regex> =
+    LazyLock::new(|| compile(r"(?i)(?-u:\b)(?:wrong|incorrect|false|worst|bad)[ \t]+$"));
+
+/// What may stand before the option in a line that says nothing else.
+static LEAD: LazyLock<Regex> = LazyLock::new(|| {
+    compile(concat!(
+        r"(?i)^[\s*_>]*(?:(?:(?:so|hence|thus|therefore|then|consequently|finally|ok|okay|well)(?-u:\b)[,:]?\s*",
+        r"|(?:it|this|that|which)(?:['’]s|\s+is)(?-u:\b)\s*(?:option|choice|letter)?(?-u:\b)\s*",
+        r"|(?:(?:the|my|our)\s+)?(?:(?:final|correct)\s+)?(?:option|choice|selection|selected|pick|solution|result|correct|letter)(?-u:\b)",
+        r"\s*(?:is(?-u:\b)|would\s+be(?-u:\b))?\s*[:：]?\s*",
+        r"|=>\s*|->\s*|[⇒→✔✓✅☑]\u{fe0f}?\s*)+|1\.\s+)",
+    ))
+});
 
 /// The places of announcements, in the order of the text: where each begins, and where what it announces does.
 pub(crate) fn announced(text: &str) -> impl Iterator<Item = (usize, usize)> + '_ {
@@ -135,7 +158,7 @@ pub(crate) fn joint(text: &str, place: usize) -> Option<(Joint, usize)> {
         return side_by_side(text, place);
     };
     let end = place + found.get_match().end();
-    let joint = if found.name("or").is_some() {
+    let joint = if found.name("or").is_some() || found.name("maybe").is_some() {
         Joint::Or
     } else if found.name("and").is_some() {
         Joint::And
@@ -145,15 +168,24 @@ pub(crate) fn joint(text: &str, place: usize) -> Option<(Joint, usize)> {
     Some((joint, end))
 }
 
-/// Two capital letters with nothing but spaces between: "A B".
+/// Two answers with nothing but spaces and brackets between: "A B", "(A) (B)", "red green". A small letter alone is a word.
 fn side_by_side(text: &str, place: usize) -> Option<(Joint, usize)> {
-    let is_letter = text[..place].ends_with(|letter: char| letter.is_ascii_uppercase());
-    let rest = &text[place..];
-    let other = rest.trim_start_matches([' ', '\t']);
-    let mut letters = other.chars();
-    let is_another = letters.next().is_some_and(|letter| letter.is_ascii_uppercase())
-        && !letters.next().is_some_and(char::is_alphanumeric);
-    (is_letter && is_another && other.len() < rest.len()).then(|| (Joint::List, text.len() - other.len()))
+    let end = place + BESIDE.find(head(&text[place..]))?.end();
+    let mut letters = text[end..].chars();
+    let first = letters.next().filter(|letter| letter.is_alphanumeric())?;
+    let is_word = first.is_lowercase() && !letters.next().is_some_and(char::is_alphanumeric);
+    (!is_word).then_some((Joint::List, end))
+}
+
+/// Whether a word before an announcement makes it one of what is no answer: "the wrong answer is".
+pub(crate) fn is_wrong_before(text: &str, place: usize) -> bool {
+    WRONG_BEFORE.is_match(tail(&text[..place]))
+}
+
+/// A line without the words by which it says that the option behind them is the answer: "It's", "So,", "Option:", "=>".
+pub(crate) fn without_lead(line: &str) -> &str {
+    let rest = LEAD.find(line).map_or(line, |lead| &line[lead.end()..]);
+    rest.trim_end().strip_suffix(" -").unwrap_or(rest)
 }
 
 /// Whether an answer that ends at the place is one of several, by what follows.

@@ -23,8 +23,8 @@ use crate::answer::{Answer, Credit, Finding};
 use crate::family::Family;
 use crate::pattern::Pattern;
 
-const NAME: &str = "choice@4";
-const NAMED_OPTION: &str = "named-option@4";
+const NAME: &str = "choice@5";
+const NAMED_OPTION: &str = "named-option@5";
 
 /// Letters that label options when an item does not list their texts.
 const MAX_LETTERS: usize = 26;

@@ -91,7 +91,9 @@ impl Options<'_> {
             .map(Form::weak)
             .enumerate()
             .filter(|(_, option)| {
-                place_in(&line, option).is_some() && !matches!(option, [word] if word == "a" || word == "i")
+                let is_word = matches!(option, [word] if word == "a" || word == "i")
+                    || matches!(option, [word] if word == "no" && is_determiner(&line));
+                place_in(&line, option).is_some() && !is_word
             })
             .collect();
         let mut longest = occurring.iter().filter(|(index, option)| {
@@ -108,6 +110,18 @@ impl Options<'_> {
         let (written, how) = (start..start + last.len(), "alone has its words in the last line");
         Said::Option(Named { index, written, how })
     }
+}
+
+/// Each "no" of a line belongs to the word behind it: "I have no idea". One that begins the line, or gives its reason, does not.
+fn is_determiner(line: &[String]) -> bool {
+    const NOUNS: [&str; 6] = ["idea", "clue", "one", "doubt", "way", "answer"];
+    const REASONS: [&str; 5] = ["because", "since", "as", "for", "it"];
+    let mut places = (0..line.len()).filter(|at| line[*at] == "no");
+    places.all(|at| match line.get(at + 1).map(String::as_str) {
+        None => false,
+        Some(next) if at == 0 => NOUNS.contains(&next),
+        Some(next) => !REASONS.contains(&next),
+    })
 }
 
 fn place_in(words: &[String], part: &[String]) -> Option<usize> {

@@ -8,7 +8,9 @@ use super::alone::is_blank;
 use super::form::{Same, peeled};
 use super::place::At;
 use super::{Named, Options, Said, is_opener, offset};
-use crate::anchor::{announced, claimed, is_denied_after, is_denied_before, is_joined, is_shared, joint};
+use crate::anchor::{
+    announced, claimed, is_denied_after, is_denied_before, is_joined, is_shared, is_wrong_before, joint, without_lead,
+};
 
 /// Places where an answer is said, by what kind of place they are.
 #[derive(Debug, Clone, Copy)]
@@ -54,7 +56,10 @@ impl Options<'_> {
             let end = start + boxed.content.len();
             places.push(Place::Boxed { start, end });
         }
-        if let Some(line) = text.lines().rfind(|line| !is_blank(line)).map(unheaded)
+        if let Some(line) = text
+            .lines()
+            .rfind(|line| !is_blank(line))
+            .map(|line| without_lead(unheaded(line)))
             && self.bare_letter(line).is_some()
             && peeled(line).chars().all(char::is_uppercase)
         {
@@ -78,7 +83,7 @@ impl Options<'_> {
     }
 
     fn announced(&self, text: &str, start: usize, end: usize) -> Said {
-        if is_denied_before(text, start) {
+        if is_denied_before(text, start) || is_wrong_before(text, start) {
             return Said::Nothing;
         }
         let (index, written) = match self.at(text, end, true) {

@@ -559,3 +559,97 @@ fn more_words_announce() {
         ],
     );
 }
+
+#[test]
+fn what_is_called_wrong_or_asked_and_denied_is_no_answer() {
+    assert_found(
+        &COLOURS,
+        &[
+            ("The wrong answer is B", None),
+            ("The incorrect choice is B. Answer: C", Some("C")),
+            ("The answer is B? No, C.", None),
+            ("Is the answer B? No.", None),
+            ("Is the answer B? Yes.", Some("B")),
+            ("正解はAではありません", None),
+            ("정답은 A가 아닙니다", None),
+            ("정답은 A입니다", Some("A")),
+            ("A was wrong\nAnswer: B", Some("B")),
+        ],
+    );
+    assert_found(
+        &["yes", "no"],
+        &[
+            ("I have no idea", None),
+            ("No idea.", None),
+            ("So the answer is no.", Some("B")),
+            ("I would say no", Some("B")),
+            ("No, it is not.", Some("B")),
+        ],
+    );
+}
+
+#[test]
+fn answers_side_by_side_in_a_range_or_behind_an_arrow_are_several() {
+    assert_found(
+        &COLOURS,
+        &[
+            ("Answer: (B) (C)", None),
+            ("Answer: A-D", None),
+            ("Answer: A–C", None),
+            ("Answer: A to C", None),
+            ("Answer: A as well as B", None),
+            ("Answer: A (possibly B)", None),
+            ("Answer: A, perhaps B", None),
+            ("Answer: red green", None),
+            ("Answer: B -> C", None),
+            ("Answer: B - green", Some("B")),
+            ("Answer: B green", Some("B")),
+            ("Answer: B -> it is green", Some("B")),
+            ("Answer: (B) green", Some("B")),
+            ("Answer: B to be sure", Some("B")),
+            ("Answer: A - D is too bright", Some("A")),
+        ],
+    );
+}
+
+#[test]
+fn a_last_line_may_lead_to_its_letter() {
+    for text in [
+        "Option B",
+        "Option: B",
+        "Choice: B",
+        "My choice is B",
+        "Selected: B",
+        "It's B.",
+        "It is B",
+        "So, B",
+        "Hence, B.",
+        "Therefore B.",
+        "So it is option B.",
+        "Red is dark, which is option B.",
+        "Correct: B",
+        "✔ B",
+        "=> B",
+        "1. B",
+        "B -",
+        "Answer: <B>",
+        "The answer has to be B",
+        "The answer, then, is B",
+        "The solution is B",
+        "Result: B",
+        "Answer: A is wrong, so B",
+        "It fits.\n**Option B**",
+    ] {
+        assert_found(&COLOURS, &[(text, Some("B"))]);
+    }
+    assert_found(
+        &COLOURS,
+        &[
+            ("It is B or C", None),
+            ("Option A is red", Some("A")),
+            ("So, a bee", None),
+            ("It is not B", None),
+            ("It is hot", None),
+        ],
+    );
+}
