@@ -121,7 +121,7 @@ async fn talk(program: &mut Channel, tests: &mut Channel, calls: &Calls) -> Stop
     match received(program.receive().await) {
         Ok(frame) if frame == b"L" => {}
         Ok(frame) => match frame.strip_prefix(b"E") {
-            Some(error) => return Stop::NotLoaded(error.to_vec()),
+            Some(error) => return not_loaded(error.to_vec(), tests).await,
             None => return Stop::ProgramSent("what is no answer", None),
         },
         Err(stop) => return stop,
@@ -146,6 +146,21 @@ async fn talk(program: &mut Channel, tests: &mut Channel, calls: &Calls) -> Stop
     }
 }
 
+/// A program that lacks a module is no worse than its tests, where these lack it as well: they say so before their first call.
+async fn not_loaded(error: Vec<u8>, tests: &mut Channel) -> Stop {
+    if lacks_module(&error)
+        && let Received::Frame(frame) = tests.receive().await
+        && frame.starts_with(b"B")
+    {
+        return Stop::Said(frame);
+    }
+    Stop::NotLoaded(error)
+}
+
+fn lacks_module(error: &[u8]) -> bool {
+    described(error).is_some_and(|said| said.starts_with("ModuleNotFoundError"))
+}
+
 fn received(received: Received) -> Result<Vec<u8>, Stop> {
     match received {
         Received::Frame(frame) => Ok(frame),
@@ -160,8 +175,9 @@ fn verdict(stop: Stop, calls: &Calls, program: &End, tests: &End, limits: &Limit
     match stop {
         Stop::Said(frame) => said(&frame),
         Stop::NotLoaded(error) => {
+            let more = if lacks_module(&error) { NOT_INSTALLED } else { "" };
             let error = described(&error).unwrap_or_else(|| "an exception that it does not describe".to_owned());
-            Ok(Verdict::wrong(format!("the program does not load: {error}")))
+            Ok(Verdict::wrong(format!("the program does not load: {error}{more}")))
         }
         Stop::ProgramSent(what, limit) => Ok(Verdict {
             limit,
@@ -170,11 +186,10 @@ fn verdict(stop: Stop, calls: &Calls, program: &End, tests: &End, limits: &Limit
         Stop::ProgramOver(limit) => Ok(Verdict::over(limit, "the program")),
         // The tests work on the program's answers, and end for right ones.
         Stop::TestsOver(limit) if calls.has_answered() => Ok(Verdict::over(limit, TESTS)),
-        Stop::TestsOver(limit) => Err(Fault::Tests(format!(
-            "the tests went over their {limit} and called nothing"
-        ))),
+        Stop::TestsOver(limit) => Err(over_before_a_call(limit)),
         Stop::ProgramGone => program.of_guest(limits, "the program"),
         Stop::TestsGone => match tests.of_guest(limits, TESTS)? {
+            Verdict { limit: Some(limit), .. } if !calls.has_answered() => Err(over_before_a_call(limit)),
             over @ Verdict { limit: Some(_), .. } => Ok(over),
             other => Err(Fault::Host(format!("the tests' process is gone: {}", other.reason))),
         },
@@ -195,6 +210,12 @@ fn verdict(stop: Stop, calls: &Calls, program: &End, tests: &End, limits: &Limit
         }
     }
 }
+
+fn over_before_a_call(limit: Limit) -> Fault {
+    Fault::Tests(format!("the tests went over their {limit} and called nothing"))
+}
+
+const NOT_INSTALLED: &str = "; the module is not installed where programs run";
 
 const TESTS: &str = "the tests, on the program's answers,";
 

@@ -140,4 +140,25 @@ fn tests_that_take_too_long_without_the_program_are_no_verdict() {
     };
     assert!(over(&calls(0, 1)).is_err_and(|fault| !fault.is_retryable()));
     assert_eq!(over(&calls(1, 2)).unwrap().limit, Some(Limit::Cpu));
+    let ended_by = |signal: i32, calls: &Calls| {
+        let tests = end(exit(128 + signal));
+        verdict(Stop::TestsGone, calls, &end(None), &tests, &Limits::default())
+    };
+    let before = ended_by(libc::SIGXCPU, &calls(0, 1)).unwrap_err();
+    assert!(
+        !before.is_retryable() && before.to_string().contains("called nothing"),
+        "{before}"
+    );
+    assert_eq!(ended_by(libc::SIGXCPU, &calls(1, 2)).unwrap().limit, Some(Limit::Cpu));
+}
+
+#[test]
+fn a_module_that_is_not_installed_is_named_so() {
+    let not_loaded = |error: &[u8]| stopped(Stop::NotLoaded(error.to_vec()), &end(None)).unwrap().reason;
+    let lacking = not_loaded(b"t4;s13;ModuleNotFoundErrorl0;s4;no xi1;");
+    assert_eq!(
+        lacking,
+        "the program does not load: ModuleNotFoundError: no x (line 1 of the program); the module is not installed where programs run"
+    );
+    assert!(!not_loaded(b"t4;sa;ValueErrorl0;s4;no xi1;").contains("installed"));
 }

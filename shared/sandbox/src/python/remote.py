@@ -3,13 +3,17 @@
 class Remote:
     # An object of the program's, or one of its functions by name. What the tests do with it is done there, and what comes of
     # that is plain data or another of these. It is asked for no comparison or calculation with a value of the tests', for it
-    # would see what is expected; an object that the tests made of a class that they name is, for then that is the test.
+    # would see what is expected; an object that the tests made of a class that they name is, for then that is the test. What
+    # the program gave as an answer (what its operators make, or an object of the tests' making that comes back) may be one
+    # that says of every value that it is equal.
 
-    __slots__ = ("_of_tests", "_target_there", "_type_there", "_is_made", "__weakref__")
+    __slots__ = ("_of_tests", "_target_there", "_type_there", "_is_made", "_is_given", "__weakref__")
 
     def __init__(self, tests, target, kind):
-        for name, value in (("_of_tests", tests), ("_target_there", target), ("_type_there", kind), ("_is_made", False)):
+        for name, value in (("_of_tests", tests), ("_target_there", target), ("_type_there", kind)):
             object.__setattr__(self, name, value)
+        mark(self, "_is_made", False)
+        mark(self, "_is_given", False)
 
     def __del__(self):
         if isinstance(self._target_there, int):
@@ -22,7 +26,10 @@ class Remote:
             self._of_tests.cannot("the tests ask for %s of %s, which stays with the program" % (name, self._target_there))
         if name.startswith("__") and name.endswith("__") and name not in TOLD:
             raise AttributeError(name)
-        return ask(self, "getattr", (name,))
+        value = ask(self, "getattr", (name,))
+        if name in COMPARING and isinstance(value, Remote) and not is_of_tests_making(self):
+            self._of_tests.cannot("the tests hand what they expect to %s of an object that the program gave" % name)
+        return value
 
     def __setattr__(self, name, value):
         ask(self, "setattr", (name, value))
@@ -40,18 +47,40 @@ class Remote:
         return compared(self, other, "ne", True)
 
     def __hash__(self):
-        return ask(self, "hash") if self._is_made else object.__hash__(self)
+        return object.__hash__(self) if isinstance(self._target_there, str) else ask(self, "hash")
 
     def __repr__(self):
         return ask(self, "repr")
 
     def __reduce_ex__(self, _protocol):
-        raise TypeError("an object of the program's cannot be pickled")
+        self._of_tests.cannot("the tests pickle %s, which stays with the program" % self._type_there)
+
+    def __mro_entries__(self, _bases):
+        self._of_tests.cannot("the tests derive a class from %s, which stays with the program" % name_of(self))
+
+    def __subclasscheck__(self, _kind):
+        self._of_tests.cannot("the tests ask for what derives from %s, which stays with the program" % name_of(self))
 
 
 # Names of Python's own that are asked for there, and those of what a function is made of, which cannot come.
 TOLD = frozenset("__name__ __qualname__ __dict__ __members__ __annotations__ __defaults__ __kwdefaults__".split())
-UNTOLD = frozenset("__code__ __globals__ __closure__ __signature__".split())
+UNTOLD = frozenset("__code__ __globals__ __closure__ __signature__ __bases__ __mro__ __subclasses__".split())
+
+# Methods of plain data that only say whether it is as their argument.
+COMPARING = frozenset("startswith endswith issubset issuperset isdisjoint is_relative_to".split())
+
+
+def mark(remote, name, value):
+    object.__setattr__(remote, name, value)
+
+
+def is_of_tests_making(remote):
+    """Whether it is an object that the tests made by calling a class, and no answer of the program's; or a name of theirs."""
+    return isinstance(remote._target_there, str) or remote._is_made and not remote._is_given
+
+
+def name_of(remote):
+    return remote._target_there if isinstance(remote._target_there, str) else remote._type_there
 
 
 def target_of(remote):
@@ -98,7 +127,7 @@ def call_of(remote, *arguments, **named):
     made = ask(remote, "call", arguments, tuple(named.items()))
     target = target_of(remote)
     if isinstance(made, Remote) and made._type_there == target and target in remote._of_tests.classes:
-        object.__setattr__(made, "_is_made", True)
+        mark(made, "_is_made", True)
     return made
 
 
@@ -118,6 +147,7 @@ def next_of(remote):
 
 def contains_of(remote, value):
     if remote._is_made or isinstance(value, Remote):
+        told_if_given(remote, value)
         return ask(remote, "contains", (value,))
     return any(value is one or value == one for one in remote)
 
@@ -158,6 +188,7 @@ def compared(remote, other, deed, unequal):
     if remote is other:
         return not unequal
     if isinstance(other, Remote) or remote._is_made:
+        told_if_given(remote, other)
         return bool(ask(remote, deed, (other,)))
     tests = remote._of_tests
     tests.compared = "an object of type %s is no plain data, and equals no value of the tests'" % remote._type_there
@@ -169,29 +200,67 @@ def compared(remote, other, deed, unequal):
     return unequal
 
 
+def told_if_given(remote, other):
+    """What the tests made and the program then gave as an answer is told nothing that may be expected of it."""
+    if remote._is_given and not isinstance(other, Remote):
+        remote._of_tests.cannot("the tests compare an object of type %s, which the program gave, with what it is to be" % remote._type_there)
+
+
 def asking(deed):
     return lambda self, *arguments: ask(self, deed, arguments)
 
 
+def giving(deed):
+    """An operator of one object, or a copy."""
+    return lambda self, *arguments: given(self, ask(self, deed, arguments))
+
+
+def given(remote, value):
+    if isinstance(value, Remote) and (remote._is_made or remote._is_given):
+        mark(value, "_is_given", True)
+    return value
+
+
+# Operators of which a value that is expected may come out as nothing; and those that put things in order.
+SHOWING = frozenset("sub truediv floordiv mod divmod xor".split())
+ORDERS = frozenset("lt le gt ge".split())
+
+
 def calculating(deed, turned=None):
-    """An operator: asked only of objects that the tests made, or with two of the program's; what it gives is made as well."""
+    """An operator: asked only of objects that the tests made, of what such operators gave, or with two of the program's."""
 
     def calculate(self, other):
-        if not (self._is_made or isinstance(other, Remote)):
+        if not (self._is_made or self._is_given or isinstance(other, Remote)):
             return NotImplemented
-        made = ask(self, turned or deed, (other,))
-        if isinstance(made, Remote) and self._is_made:
-            object.__setattr__(made, "_is_made", True)
-        return made
+        if self._is_given and not isinstance(other, Remote):
+            if deed in ORDERS and not self._is_made:
+                return NotImplemented
+            if deed in SHOWING or deed in ORDERS:
+                told_if_given(self, other)
+        return given(self, ask(self, turned or deed, (other,)))
 
     return calculate
 
 
-for _deed in "bool str int float complex abs round format dir copy deepcopy".split():
+def in_place(deed):
+    """An operator that changes its object: what comes back of it is as it was before."""
+
+    def change(self, other):
+        if not (self._is_made or self._is_given or isinstance(other, Remote)):
+            return NotImplemented
+        before = self._is_given
+        changed = ask(self, deed, (other,))
+        mark(self, "_is_given", before)
+        return changed if changed is self else given(self, changed)
+
+    return change
+
+
+for _deed in "bool str int float complex format dir setitem delitem index".split():
     setattr(Remote, "__%s__" % _deed, asking(_deed))
-for _deed in "setitem delitem neg pos invert index".split():
-    setattr(Remote, "__%s__" % _deed, asking(_deed))
-for _deed in "lt le gt ge".split():
+for _deed in "abs round copy deepcopy neg pos invert".split():
+    setattr(Remote, "__%s__" % _deed, giving(_deed))
+for _deed in ORDERS:
     setattr(Remote, "__%s__" % _deed, calculating(_deed))
 for _deed in "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift divmod".split():
     _there = _deed + "_" if _deed in ("and", "or") else _deed
@@ -220,6 +289,7 @@ USES = {
         "close": lambda remote: None,
     },
 }
+USES.update((_deed, {"__%s__" % _deed: in_place(_deed)}) for _deed in IN_PLACE)
 KINDS = {}
 
 
@@ -278,7 +348,7 @@ def is_class(name, known, source):
 
 
 # What neither a function nor a class does.
-NOT_OF_FUNCTIONS = "next await enter reversed aiter anext aenter".split()
+NOT_OF_FUNCTIONS = "next await enter reversed aiter anext aenter".split() + IN_PLACE
 
 
 def entry_point(tests, name):

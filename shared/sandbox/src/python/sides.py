@@ -4,7 +4,8 @@
 GROUPS = getattr(builtins, "BaseExceptionGroup", ())
 
 # What an object of the program's can do, by which the tests' side knows how it may be used; a number has a bit for each.
-TRAITS = "call iter next len getitem contains await reversed enter aiter anext aenter".split()
+IN_PLACE = ["i" + name for name in "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()]
+TRAITS = "call iter next len getitem contains await reversed enter aiter anext aenter".split() + IN_PLACE
 
 
 class Side:

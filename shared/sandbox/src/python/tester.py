@@ -27,6 +27,8 @@ class Tests(Side):
         self.unshared = None
         self.patched = []
         self.failed_case = None
+        # Cases of unittest that were begun.
+        self.cases = 0
         self.stdin = sys.stdin
         self.input = builtins.input
         self.stderr = sys.stderr
@@ -100,6 +102,8 @@ class Tests(Side):
             self.remotes[number] = _weakref.ref(remote)
             if number in self.released:
                 self.released.remove(number)
+        elif remote._is_made:
+            mark(remote, "_is_given", True)
         return remote
 
     def release(self, number):
@@ -257,7 +261,7 @@ def ends_well(error):
 
 def ran_nothing(error):
     """Whether unittest ended the tests without having run one."""
-    trace = error.__traceback__
+    trace = getattr(error, "__traceback__", None)
     while trace is not None:
         frame = trace.tb_frame
         if frame.f_globals.get("__name__") == "unittest.main":
@@ -266,6 +270,31 @@ def ran_nothing(error):
                 return True
         trace = trace.tb_next
     return False
+
+
+# Functions that look at what a function, a class or an object is made of.
+LOOKING = {
+    "dataclasses": "asdict astuple fields replace is_dataclass",
+    "inspect": "isclass isfunction ismethod iscoroutinefunction isgeneratorfunction isroutine iscoroutine getsource getmembers",
+}
+
+
+def watch_looks(tests, module):
+    """What the tests ask of a function or an object as it is made, which stays with the program, has no right answer here."""
+    looked = sys.modules.get(module) or __import__(module)
+
+    def watch(name):
+        there = getattr(looked, name)
+
+        def looking(value, *arguments, **named):
+            if isinstance(value, Remote):
+                tests.cannot("the tests ask %s.%s of %s, which stays with the program" % (module, name, name_of(value)))
+            return there(value, *arguments, **named)
+
+        setattr(looked, name, looking)
+
+    for name in LOOKING[module].split():
+        watch(name)
 
 
 def watch_cases(tests):
@@ -284,6 +313,13 @@ def watch_cases(tests):
 
     for name in ("addError", "addFailure", "addSubTest"):
         watch(name)
+    start = unittest.TestResult.startTest
+
+    def starting(result, case):
+        tests.cases += 1
+        return start(result, case)
+
+    unittest.TestResult.startTest = starting
 
 
 def watch_patches(tests):
@@ -326,29 +362,31 @@ def run(tests, job):
             watch_cases(tests)
         if "mock" in both:
             watch_patches(tests)
+        for module in LOOKING:
+            if module in both:
+                watch_looks(tests, module)
         exec(compile(job["prelude"], "prelude", "exec"), names)
-        code = compile(job["tests"], "tests", "exec")
+        tree = as_main(compile(job["tests"], "tests", "exec", 0x400))  # The tree alone.
+        code = compile(tree, "tests", "exec")
     except BaseException as error:
         return b"B", "the tests do not load: %s: %s" % (type(error).__name__, error)
     for name in job["entry_points"]:
         if is_class(name, names.get(name), job["tests"]):
             tests.classes.add(name)
         names[name] = entry_point(tests, name)
-    failed = None
-    try:
-        exec(code, names)
-    except SystemExit as error:
-        if ran_nothing(error):
-            return b"B", "unittest finds no tests"
-        failed = None if ends_well(error) else told(error, job)
-    except BaseException as error:
-        failed = told(error, job)
-        if isinstance(error, FileNotFoundError) and not hasattr(error, "program_line"):
-            tests.unshared = "the tests look for the file %r, and the program's files are not here" % (error.filename,)
-    if tests.failed_case is not None:
-        failed = told(tests.failed_case, job)
+    error = ended(tests, code, tree)
+    if tests.failed_case is None and ran_nothing(error):
+        return b"B", "unittest finds no tests"
+    error = tests.failed_case or error
+    failed = None if error is None or is_end(error) and ends_well(error) else told(error, job)
     if tests.fault is not None:
         return b"B", tests.fault
+    if failed is not None and not hasattr(error, "program_line"):
+        fault = fault_of(tests, error)
+        if fault is not None:
+            return b"B", "%s: %s" % (fault, failed)
+        if isinstance(error, FileNotFoundError):
+            tests.unshared = "the tests look for the file %r, and the program's files are not here" % (error.filename,)
     if failed is not None and tests.unshared is not None:
         return b"B", "%s; %s" % (tests.unshared, failed)
     if failed is not None:
@@ -358,10 +396,75 @@ def run(tests, job):
     return b"P", "passed %d calls" % tests.calls
 
 
+def ended(tests, code, tree):
+    """What ended the tests, with those that are defined and that nothing runs; nothing where they came to their end."""
+    try:
+        exec(code, tests.names)
+        run_left(tests, tree)
+    except BaseException as error:
+        return error
+    return None
+
+
+def run_left(tests, tree):
+    """Runs cases of unittest where none was begun, and functions `test_...` without arguments that nothing calls."""
+    import types
+
+    unittest = sys.modules.get("unittest")
+    own = [known for known in tests.names.values() if getattr(known, "__module__", None) == "tests"]
+    if unittest is not None and not tests.cases and any(isinstance(kind, type) and issubclass(kind, unittest.TestCase) for kind in own):
+        suite = unittest.defaultTestLoader.loadTestsFromModule(sys.modules["tests"])
+        unittest.TextTestRunner().run(suite)
+    named = {getattr(node, "id", None) or getattr(node, "value", None) for node in nodes(tree) if type(node).__name__ in ("Name", "Constant")}
+    if named & {"globals", "locals", "vars", "dir"}:
+        return
+    for statement in tree.body:
+        name = getattr(statement, "name", "")
+        function = tests.names.get(name)
+        if type(statement).__name__ == "FunctionDef" and name.startswith("test") and name not in named:
+            if isinstance(function, types.FunctionType) and not function.__code__.co_argcount:
+                function()
+
+
+def as_main(tree):
+    """The tests as they are when they are run by themselves: what stands under `__name__ == "__main__"` runs."""
+    for node in nodes(tree):
+        if type(node).__name__ == "If" and type(node.test).__name__ == "Compare" and len(node.test.ops) == 1:
+            sides = [getattr(side, "id", None) or getattr(side, "value", None) for side in (node.test.left, *node.test.comparators)]
+            if type(node.test.ops[0]).__name__ == "Eq" and set(map(str, sides)) == {"__name__", "__main__"}:
+                line, column = node.test.lineno, node.test.col_offset
+                node.test = compile("True", "tests", "eval", 0x400).body
+                node.test.lineno = node.test.end_lineno = line
+                node.test.col_offset = node.test.end_col_offset = column
+    return tree
+
+
+def is_end(error):
+    return isinstance(error, SystemExit)
+
+
+def fault_of(tests, error):
+    """Why what ended the tests, which is none of the program's, says nothing of the program; nothing where it may."""
+    if isinstance(error, ImportError):
+        return "the tests do not load"
+    if not tests.calls:
+        return "the tests fail before they call anything of the program"
+    if isinstance(error, TypeError) and said(error).startswith(NOT_CAUGHT):
+        return "the tests catch what is no exception here, for its class stays with the program"
+    return None
+
+
+# What Python and unittest say of a class of exceptions that is none.
+NOT_CAUGHT = ("catching classes that do not inherit from BaseException", "assertRaises() arg 1", "assertRaisesRegex() arg 1")
+
+
 def told(error, job):
     if isinstance(error, SystemExit) and not hasattr(error, "program_line"):
         return "the tests ended with %r" % (error.code,)
-    return "%s: %s%s" % (type(error).__name__, said(error), place(error, job["tests"]))
+    what = "%s: %s%s" % (type(error).__name__, said(error), place(error, job["tests"]))
+    if isinstance(error, ModuleNotFoundError) and hasattr(error, "program_line"):
+        what += "; the module is not installed where programs run"
+    return what
 
 
 def main():

@@ -2,6 +2,8 @@
 
 use super::*;
 
+mod begun;
+mod given;
 mod used;
 
 /// What is expected of a run.

@@ -1,0 +1,155 @@
+//! What an object that the program gave may see of what is expected, and which objects are the tests' own making.
+
+use super::*;
+
+const EQUAL: &str = "class Z:\n  def __init__(s,*a): pass\n  __eq__ = __lt__ = __contains__ = lambda s,o: True\n  \
+                     __sub__ = __mod__ = lambda s,o: 0\n  __abs__ = lambda s: 0\n";
+
+/// A class of vectors of which an operator or a method gives this.
+fn vectors(given: &str) -> String {
+    format!(
+        "{EQUAL}class V:\n  def __init__(s,x): s.x=x\n  __mul__ = __add__ = __neg__ = dot = lambda s,o=0: {given}\n  \
+         __eq__ = lambda s,o: True\n  __sub__ = lambda s,o: 0\n"
+    )
+}
+
+#[tokio::test]
+async fn what_an_operator_gives_equals_no_value_of_the_tests() {
+    let equal = |tests| row(tests, Wrong("equals no value"), "V", "", &vectors("Z()"), tests);
+    let of_its_class = |tests| row(tests, Wrong(""), "V", "", &vectors("V(0)"), tests);
+    let itself = |tests| row(tests, No("which the program gave"), "V", "", &vectors("s"), tests);
+    all_are(vec![
+        equal("assert V(1).x==1; assert V(1)*V(2)==11"),
+        equal("assert V(1).x==1; assert V(1)+5==11"),
+        equal("assert V(1).x==1; assert V(1)+V(2)==[3]"),
+        equal("assert V(1).x==1; assert -V(1)==11"),
+        of_its_class("assert V(1).x==1; assert V(1)*V(2)==11"),
+        of_its_class("assert V(1).x==1; assert V(1)*V(2)<11"),
+        itself("assert V(1).x==1; a=V(1); assert a*V(2)==11"),
+        itself("assert V(1).x==1; a=V(1); assert a.dot(V(2))==11"),
+        itself("assert V(1).x==1; a=V(1); assert abs(a.dot(V(2))-11)<1e-6"),
+        row(
+            "a difference of what an operator gave",
+            No("which the program gave"),
+            "V",
+            "",
+            &vectors("Z()"),
+            "assert V(1).x==1; assert abs(V(1)*V(2)-11)<1e-6",
+        ),
+        row(
+            "operators upon operators",
+            Right,
+            "V",
+            "",
+            "class V:\n  def __init__(s,x): s.x=x\n  def __add__(s,o): return V(s.x+o.x)\n  def __mul__(s,k): return V(s.x*k)\n  \
+             __rmul__=__mul__\n  def __neg__(s): return V(-s.x)\n  def __eq__(s,o): return s.x==o.x\n",
+            "assert V(1).x==1; assert (V(1)+V(2))*2==V(6); assert (2*(V(1)+V(2))*3).x==18; assert -V(1)*2==V(-2); assert V(1)==V(1)",
+        ),
+        row(
+            "an object that gives itself back",
+            Right,
+            "V",
+            "",
+            "class V:\n  def __init__(s,x): s.x=x\n  def add(s,k): s.x+=k; return s\n  def __eq__(s,o): return s.x==o.x\n",
+            "v=V(1); assert v.add(2) is v and v.x==3 and v==V(3) and v!=V(4)",
+        ),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn no_method_of_plain_data_tells_what_is_expected() {
+    let any = "class A:\n  __getattr__ = lambda s,n: lambda *a: True\ndef f(x): return A()";
+    let tried = |tests| row(tests, No("what they expect"), "f", "", any, tests);
+    all_are(vec![
+        tried("assert f(1).startswith('abc')"),
+        tried("assert f(1).issubset({1,2})"),
+        row(
+            "no such method",
+            Wrong("no attribute"),
+            "f",
+            "",
+            "class A: pass\ndef f(x): return A()",
+            "assert f(1).startswith('abc')",
+        ),
+        row(
+            "a class with such a method",
+            Right,
+            "T",
+            "",
+            "class T:\n  def __init__(s,w): s.w=w\n  def startswith(s,p): return s.w.startswith(p)\n",
+            "assert T('abc').startswith('ab'); t=T('x'); assert not t.startswith('ab')",
+        ),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn operators_in_place_and_hashes_are_the_programs() {
+    all_are(vec![
+        row(
+            "a sum in place",
+            Right,
+            "B",
+            "",
+            "class B:\n  def __init__(s): s.n=0\n  def __iadd__(s,k): s.n+=k; return s\n  def __add__(s,k): raise TypeError\n",
+            "b=B(); a=b; b+=3; b+=4; assert b.n==7 and a is b",
+        ),
+        row("a sum in place, of operators alone", Right, "B", "", "class B:\n  def __init__(s,n=0): s.n=n\n  def __add__(s,k): return B(s.n+k)\n", "b=B(); a=b; b+=3; assert b.n==3 and a.n==0"),
+        row(
+            "a set of its own",
+            Right,
+            "S",
+            "",
+            "class S(set):\n  def __ior__(s,o): s.update(x*10 for x in o); return s\n  def size(s): return len(s)\n",
+            "s=S(); s|={1,2}; assert s.size()==2 and 10 in s and 1 not in s",
+        ),
+        row(
+            "equal objects in a set",
+            Right,
+            "A",
+            "",
+            "class A:\n  def __init__(s,x): s._x=x\n  def __eq__(s,o): return s._x==o._x\n  def __hash__(s): return s._x\n",
+            "assert len({A(1),A(1),A(2)})==2",
+        ),
+        row(
+            "equal objects that a function gives",
+            Right,
+            "f",
+            "",
+            "class A:\n  def __eq__(s,o): return True\n  def __hash__(s): return 9\ndef f(): return A()\n",
+            "assert f() in {f()} and f() not in {9}",
+        ),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn what_only_a_class_of_this_process_has_is_no_verdict() {
+    let of = |tests, why| {
+        row(
+            tests,
+            No(why),
+            "A,f",
+            "",
+            "class A:\n  def __init__(s,x=0): s.x=x\n  def go(s): return 1\ndef f(): return A()\n",
+            tests,
+        )
+    };
+    all_are(vec![
+        of("class B(A): pass\nassert B().go()==1", "derive a class from A"),
+        of(
+            "class B: pass\nassert A().go()==1 and not issubclass(B,A)",
+            "derives from A",
+        ),
+        of("assert A().go()==1 and issubclass(A,object)", "__bases__"),
+        of("import inspect\nassert inspect.isclass(A)", "inspect.isclass"),
+        of("import inspect\nassert inspect.isfunction(f)", "inspect.isfunction"),
+        of(
+            "import dataclasses\nassert dataclasses.asdict(A(1))=={'x':1}",
+            "dataclasses.asdict",
+        ),
+        of("import pickle\nassert pickle.loads(pickle.dumps(A(1))).x==1", "pickle"),
+    ])
+    .await;
+}
