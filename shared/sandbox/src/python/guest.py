@@ -85,6 +85,10 @@ class Program(Side):
         self.theirs = ()
         self.loop = None
         self.failed = {}
+        # What is known of the tests' classes, by name; classes that stand for them; and what of them is not here and was used.
+        self.told = {}
+        self.stand_ins = {}
+        self.used = None
 
     def named(self, name):
         kind = self.names.get(name)
@@ -97,8 +101,33 @@ class Program(Side):
         """An object of the program's class of that name, or of one that has nothing but the name."""
         kind = self.named(name)
         if kind is None or not is_plain_class(kind):
-            kind = self.names[name] = type(name, (), {"__module__": "program"})
+            kind = self.names[name] = self.stand_ins[name] = self.stand_in(name)
         return object.__new__(kind)
+
+    def tell(self, classes):
+        """Keeps what classes of the tests' have; what stood for others of these names stands for them no more."""
+        for name, *known in classes:
+            self.told[name] = known
+            if name in self.stand_ins and self.names.get(name) is self.stand_ins[name]:
+                del self.names[name]
+
+    def stand_in(self, name):
+        """A class that has of the tests' what is data, and is a data class where that is one."""
+        attributes, own_code, data = self.told.get(name, ((), (), None))
+        contents = {attribute: decode(content) for attribute, content in attributes}
+        contents.update((one.lstrip("="), self.untold(name, one)) for one in own_code)
+        if data is None:
+            return type(name, (), {**contents, "__module__": "program"})
+        import dataclasses
+
+        fields, named = data
+        fields = [(field, object, dataclasses.field(**decode(given))) for field, given in fields]
+        kind = dataclasses.make_dataclass(name, fields, namespace={"__doc__": "Of the tests.", **contents}, **dict(named))
+        kind.__module__ = "program"
+        return kind
+
+    def untold(self, kind, name):
+        return (UntoldProperty if name.startswith("=") else Untold)(self, kind, name.lstrip("="))
 
     def enumeration(self, name, base, mixed, members):
         """The program's enumeration of that name, or one that has nothing but the members."""
@@ -127,6 +156,10 @@ class Program(Side):
     def wrote(self, writer, value, depth):
         if id(value) in self.numbers:
             return self.write_other(writer, value) is None
+        number = writer.graph.numbers.get(id(value))
+        if number is not None and writer.graph.kinds[number] == "object":
+            writer.count(b"@", number)
+            return True
         return super().wrote(writer, value, depth)
 
     def read_kept(self, parts):
@@ -146,6 +179,8 @@ class Program(Side):
             self.failed.pop(id(value), None)
 
     def do(self, deed, target, arguments, named):
+        if deed == "classes":
+            return self.tell(arguments)
         target = self.target(target)
         if deed == "call":
             made = target(*arguments, **dict(named))
@@ -221,6 +256,22 @@ class Program(Side):
         return text
 
 
+class Untold:
+    """What a class has on the tests' side alone: that it was looked at is told, for what comes then is none of the program's."""
+
+    def __init__(self, program, kind, name):
+        self.told = (program, "the program uses %s of %s, which stays with the tests" % (name, kind))
+
+    def __get__(self, value, kind=None):
+        self.told[0].used = self.told[1]
+        raise NotImplementedError(self.told[1])
+
+
+class UntoldProperty(Untold):
+    def __set__(self, value, content):
+        self.__get__(value)
+
+
 def traits(kind):
     # Not by hasattr: a class is called and may be iterated whatever its objects can.
     has = {name for base in kind.__mro__ for name in vars(base)}
@@ -271,22 +322,47 @@ for _deed in (iter, next, len, bool, str, repr, int, float, complex, abs, round,
     DEEDS[_deed.__name__] = _deed
 
 
-def raised(error):
-    """What is said of an exception: its type and its bases by module and name, its text and its arguments, and where it was."""
+def held(error):
+    """What an exception has besides its arguments, with its name: of its own, and of its classes."""
+    kinds = [kind for kind in type(error).__mro__ if kind.__module__ in ("program", "builtins")]
+    kinds = [kind for kind in kinds if kind not in (object, BaseException, Exception, *GROUPS_AND_BASES)]
+    found = {}
+    for name in {**{name: None for kind in kinds for name in vars(kind)}, **vars(error)}:
+        if isinstance(name, str) and not name.startswith("__") and name not in ("args", "obj", "object"):
+            try:
+                found[name] = getattr(error, name)
+            except Exception:
+                continue
+    return tuple(found.items())
+
+
+GROUPS_AND_BASES = GROUPS.__subclasses__() + [GROUPS] if GROUPS else []
+# So many causes of causes are told.
+CAUSES = 8
+
+
+def raised(error, causes=CAUSES):
+    """What is said of an exception: its type and its bases by module and name, its text and its arguments, where it was, what
+    it has, and its cause."""
     bases = tuple((str(kind.__module__), kind.__name__[:100]) for kind in type(error).__mro__)
     arguments = tuple(error.args)
     if isinstance(error, GROUPS):
         arguments = (error.message, tuple(map(raised, error.exceptions)))
-    return (type(error).__name__[:100], bases, said(error), arguments, line_of(error))
+    cause = error.__cause__
+    cause = raised(cause, causes - 1) if isinstance(cause, BaseException) and causes else None
+    return (type(error).__name__[:100], bases, said(error), arguments, line_of(error), held(error), cause)
 
 
 def answer(program, frame):
     graph = Graph(program)
     try:
         deed, target, arguments, named, released, program.theirs = graph.read(frame)
+    except (NameError, MemoryError) as error:
+        # What is asked for by name is not there. Of no type that a test could wait for.
+        failed = ("what the tests pass cannot be made", (("builtins", "Exception"),), said(error), (), 0, (), None)
+        return b"V" + Graph(program).message((False, failed, "", None))
     except Exception as error:
-        # Of no type that a test could wait for.
-        return b"V" + Graph(program).message((False, ("what the tests pass cannot be made", (), said(error), (), 0), ""))
+        return b"V" + Graph(program).message((True, None, "", "what the tests pass cannot be made: %s" % said(error)))
     graph.remember()
     first = len(graph.objects)
     program.release(released)
@@ -294,14 +370,15 @@ def answer(program, frame):
         root = (True, program.do(deed, target, arguments, named))
     except BaseException as error:
         root = (False, raised(error))
-    printed = program.printed()
+    printed, used = program.printed(), program.used
+    program.used = None
     # What cannot be sent is an exception; one that cannot be sent goes without what it holds.
     for _ in range(3):
         try:
-            return b"V" + graph.message(root + (printed,))
+            return b"V" + graph.message(root + (printed, used))
         except BaseException as error:
             failed = raised(error)
-            root = (False, failed if root[0] else failed[:3] + ((), 0))
+            root = (False, failed if root[0] else failed[:3] + ((), 0, (), None))
             graph.forget_from(first)
             graph.before = []
     return b"V"

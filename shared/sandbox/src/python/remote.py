@@ -191,6 +191,8 @@ def compared(remote, other, deed, unequal):
         told_if_given(remote, other)
         return bool(ask(remote, deed, (other,)))
     tests = remote._of_tests
+    if type(other).__module__ == "tests" and type(other).__name__ == remote._type_there:
+        tests.cannot("the tests compare an object of their class %s with one of the program's of that name" % remote._type_there)
     tests.compared = "an object of type %s is no plain data, and equals no value of the tests'" % remote._type_there
     try:
         Graph(tests).message(other)
@@ -351,9 +353,48 @@ def is_class(name, known, source):
 NOT_OF_FUNCTIONS = "next await enter reversed aiter anext aenter".split() + IN_PLACE
 
 
-def entry_point(tests, name):
-    """What stands for a name of the program's: an exception is known by its name, and caught by that."""
+# Functions of unittest that are given the class of an exception.
+RAISING = ("assertRaises", "assertRaisesRegex", "assertRaisesRegexp", "suppress", "raises")
+
+
+def is_exception(name, known, source):
+    """Whether the tests take a name for an exception: by the prelude, else by its end, or where they catch or raise it."""
+    if known is not None:
+        return isinstance(known, type) and issubclass(known, BaseException)
     if name[:1].isupper() and name.endswith(("Error", "Exception", "Warning")):
-        return type(name, (Exception,), {"__module__": "program"})
+        return True
+    for node in nodes(compile(source, "tests", "exec", 0x400)):
+        kind = type(node).__name__
+        if kind == "ExceptHandler":
+            taken = [node.type]
+        elif kind == "Raise":
+            taken = [node.exc, getattr(node.exc, "func", None)]
+        elif kind == "Call" and (getattr(node.func, "attr", None) or getattr(node.func, "id", None)) in RAISING:
+            taken = node.args[:1]
+        else:
+            continue
+        taken = [part for one in taken for part in (getattr(one, "elts", None) or [one])]
+        if any(getattr(part, "id", None) == name for part in taken):
+            return True
+    return False
+
+
+def stand_in(tests, name):
+    """An exception of the program's, of which the bases are known when it comes; one that the tests make has nothing but that."""
+
+    def missing(error, wanted):
+        if wanted[:1] != "_" and wanted != "program_line" and "program_line" not in vars(error):
+            tests.cannot("the tests make an exception %s, and its class stays with the program" % name)
+        raise AttributeError("%r object has no attribute %r" % (type(error).__name__, wanted))
+
+    kind = type(name, (Exception,), {"__module__": "program", "__getattr__": missing})
+    tests.stand_ins.add(kind)
+    return kind
+
+
+def entry_point(tests, name, known, source):
+    """What stands for a name of the program's: an exception is known by its name, and caught by that."""
+    if is_exception(name, known, source):
+        return known if is_of_tests(known) else stand_in(tests, name)
     all_but = sum(1 << number for number, trait in enumerate(TRAITS) if trait not in NOT_OF_FUNCTIONS)
     return remote_kind("Remote", all_but)(tests, name, "function")

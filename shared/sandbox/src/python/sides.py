@@ -37,6 +37,7 @@ class Side:
         if isinstance(value, tuple) and isinstance(getattr(type(value), "_fields", None), tuple):
             writer.text(b"n", type(value).__name__)
             writer.items(b"t", type(value)._fields, depth)
+            writer.items(b"t", self.own_code(type(value)), depth)
             writer.items(b"t", list(tuple.__iter__(value)), depth)
             return True
         enum = sys.modules.get("enum")
@@ -60,7 +61,7 @@ class Side:
 
     def read(self, reader, letter, depth):
         if letter == b"n":
-            return self.tuple_of(reader.text(), reader.value(depth + 1), reader.value(depth + 1))
+            return self.tuple_of(reader.text(), *reader.values(depth, 3))
         if letter in (b"m", b"M"):
             number = reader.size_of_table()
             if reader.graph.kinds[number] != "enumeration":
@@ -73,7 +74,15 @@ class Side:
             return self.read_kept(reader.values(depth, 3))
         raise ValueError("an unknown letter")
 
-    def tuple_of(self, name, fields, values):
+    def own_code(self, _kind):
+        """Names of what a class has that the other side cannot have."""
+        return ()
+
+    def untold(self, _kind, _name):
+        """What stands for something that a class has on the other side alone."""
+        raise ValueError("what stays with the program")
+
+    def tuple_of(self, name, fields, own_code, values):
         """A tuple with these names: of this side's own class, or of one that has nothing else."""
         own = self.named(name)
         if isinstance(own, type) and issubclass(own, tuple) and getattr(own, "_fields", None) == fields:
@@ -88,7 +97,8 @@ class Side:
         contents["_make"] = classmethod(lambda kind, values: tuple.__new__(kind, values))
         contents["_replace"] = replaced
         shown = lambda value: "%s(%s)" % (name, ", ".join("%s=%r" % pair for pair in zip(fields, value)))
-        return type(name, (tuple,), {**contents, "__slots__": (), "__repr__": shown})(values)
+        contents.update({"__slots__": (), "__repr__": shown}, **{one: self.untold(name, one) for one in own_code})
+        return tuple.__new__(type(name, (tuple,), contents), values)
 
 
 def replaced(value, /, **changes):

@@ -12,6 +12,10 @@ class ProgramError(Exception):
     """The program under test raised what has no name here, or sent what is no value."""
 
 
+class ProgramEnd(BaseException):
+    """The program raised what is no `Exception`, and has no name here: what catches those does not catch this."""
+
+
 class Tests(Side):
     """What the tests did, and their side of each call."""
 
@@ -22,7 +26,12 @@ class Tests(Side):
         self.fault = None
         self.compared = None
         self.classes = set()
+        # Exceptions that stand for the program's of that name, and of which no bases are known yet.
+        self.stand_ins = set()
         self.released = []
+        # Classes of which the program's side knows what they have, and what is to be told of others.
+        self.told = set()
+        self.to_tell = []
         self.remotes = {}
         self.unshared = None
         self.patched = []
@@ -89,7 +98,25 @@ class Tests(Side):
             for part in (target_of(value), "", 0):
                 writer.value(part)
             return True
+        if type(value).__module__ == "tests" and not isinstance(value, type):
+            self.describe(type(value))
         return super().wrote(writer, value, depth)
+
+    def describe(self, kind):
+        """Has it told what a class has, before the first of its objects comes; one that would lose what it has cannot come."""
+        if kind in self.told or issubclass(kind, tuple) or type(kind).__name__ in ("EnumType", "EnumMeta"):
+            return
+        if not is_plain_class(kind):
+            own_code = self.own_code(kind)
+            if own_code:
+                raise Unpassable("an object of type %s with %s of its own" % (kind.__name__, own_code[0]))
+            return
+        self.told.add(kind)
+        self.to_tell.append((kind.__name__, *description(kind)))
+
+    def own_code(self, kind):
+        """Names of functions that the tests wrote into a class."""
+        return tuple(name for name, content in contents_of(kind).items() if file_of(content) in ("prelude", "tests"))
 
     def read_kept(self, parts):
         number, name, traits = parts
@@ -122,12 +149,20 @@ class Tests(Side):
             name = target if isinstance(target, str) else deed
             self.fault = "the tests pass %s to %s, and only plain values can be passed" % (error, name)
             raise
+        if self.to_tell:
+            classes = tuple(self.to_tell)
+            self.to_tell.clear()
+            told = Graph(self)
+            self.result(told, self.replied(told.message(("classes", "", classes, (), (), ()))))
         self.calls += 1
+        return self.result(graph, self.replied(frame))
+
+    def replied(self, frame):
         self.channel.send(b"C" + frame)
         reply = self.channel.receive()
         if reply is None:
             os._exit(3)
-        return self.result(graph, reply)
+        return reply
 
     def look_around(self):
         """Whether the tests rely on what both would share in one process: what cannot be right is no verdict, and what may be
@@ -147,35 +182,54 @@ class Tests(Side):
         try:
             if reply[:1] != b"V":
                 raise ValueError("the program sent what is no answer")
-            is_value, value, printed = graph.read(reply[1:])
+            is_value, value, printed, used = graph.read(reply[1:])
             if printed:
                 sys.stdout.write(printed)
             error = None if is_value is True else self.exception(*value)
         except Exception as error:
             raise ProgramError("the program sent what is no value: %r" % error) from None
+        if used is not None:
+            self.cannot(str(used))
         if error is not None:
             raise error
         return value
 
-    def exception(self, kind, bases, said, arguments, line):
-        """The program's exception under the nearest name that is known here; those that steer a program stay errors.
+    def exception(self, kind, bases, said, arguments, line, held, cause):
+        """The program's exception, with what it has and its cause."""
+        error = self.named_exception(kind, bases, said, arguments)
+        for name, value in held:
+            if type(name) is str and name[:2] != "__" and name not in ("args", "program_line", "with_traceback", "add_note"):
+                try:
+                    setattr(error, name, value)
+                except Exception:
+                    continue
+        error.program_line = line
+        if cause is not None:
+            error.__cause__ = self.exception(*cause)
+        return error
+
+    def named_exception(self, kind, bases, said, arguments):
+        """An exception under all names of its classes that are known here; those that steer a program stay errors.
 
         `StopIteration` would end a loop over the program's answers as if all had been looked at.
         """
+        names, known = [], []
         for module, name in bases:
-            known = self.known_exception(module, name)
-            if known is None:
-                continue
-            if issubclass(known, (StopIteration, StopAsyncIteration)):
+            found = self.known_exception(module, name)
+            if found is not None and issubclass(found, (StopIteration, StopAsyncIteration)):
                 break
-            if issubclass(known, GROUPS):
-                arguments = (arguments[0], [self.exception(*part) for part in arguments[1]])
-                error = known(*arguments)
-            else:
-                error = exception_of(known, name == kind, kind, said, arguments)
-            error.program_line = line
-            return error
-        return ProgramError("%s: %s" % (kind, said))
+            if found is not None and found not in known:
+                names.append(name)
+                known.append(found)
+        if not known:
+            return (ProgramError if ("builtins", "Exception") in bases else ProgramEnd)("%s: %s" % (kind, said))
+        if issubclass(known[0], GROUPS):
+            return known[0](arguments[0], [self.exception(*part) for part in arguments[1]])
+        is_itself = names[0] == kind
+        if is_itself and known[0] in self.stand_ins:
+            self.stand_ins.discard(known[0])
+            rebase(known[0], least(known[1:]))
+        return exception_of(least(known), is_itself, kind, said, arguments)
 
     def known_exception(self, module, name):
         if module == "program":
@@ -186,7 +240,24 @@ class Tests(Side):
             known = getattr(sys.modules.get(module), name, None)
         else:
             return None
-        return known if isinstance(known, type) and issubclass(known, (Exception, SystemExit, GROUPS)) else None
+        return known if isinstance(known, type) and issubclass(known, STEERING) else None
+
+
+# The one that ends a program may be expected, and ends the tests where it is not.
+STEERING = (Exception, SystemExit, KeyboardInterrupt, *((GROUPS,) if GROUPS else ()))
+
+
+def least(kinds):
+    """Of classes those from which no other of them derives."""
+    return tuple(kind for kind in kinds if not any(other is not kind and issubclass(other, kind) for other in kinds))
+
+
+def rebase(kind, bases):
+    """Gives an exception its bases; one that is laid out in another way is made anew of all of them each time."""
+    try:
+        kind.__bases__ = bases or (BaseException,)
+    except TypeError:
+        return
 
 
 def is_of_tests(known):
@@ -207,18 +278,93 @@ EXCEPTIONS = frozenset(
 
 
 def exception_of(known, is_itself, kind, said, arguments):
-    if is_itself:
+    """An exception of these classes, itself where it is the only one and its arguments make it."""
+    if is_itself and len(known) == 1:
         try:
-            error = known(*arguments)
+            error = known[0](*arguments)
             if str(error)[:500] == said:
                 return error
         except Exception:
             pass
     contents = {"__init__": lambda error, *_: None, "__str__": lambda error: said, "__module__": "program"}
-    shown = type(kind, (known,), contents)
+    try:
+        shown = type(kind, known, contents)
+    except TypeError:
+        shown = type(kind, known[:1], contents)
     error = shown.__new__(shown)
     error.args = arguments
     return error
+
+
+# What Python puts into a class, and what may not be looked at where its objects are made.
+SILENT = frozenset(
+    "__module__ __dict__ __weakref__ __doc__ __qualname__ __annotations__ __annotate__ __annotate_func__ __slots__ __match_args__ "
+    "__dataclass_fields__ __dataclass_params__ __abstractmethods__ _abc_impl __orig_bases__ __parameters__ __static_attributes__ "
+    "__firstlineno__ __del__ __getattribute__ __init_subclass__ __class_getitem__ __new__".split()
+)
+
+
+def contents_of(kind):
+    """What a class has that is not Python's own."""
+    bases = [base for base in reversed(kind.__mro__) if base.__module__ not in ("builtins", "typing", "abc")]
+    contents = {name: content for base in bases for name, content in vars(base).items()}
+    return {name: content for name, content in contents.items() if name not in SILENT}
+
+
+def file_of(content):
+    """The name of the source of a function, in whichever form it is in a class."""
+    content = getattr(content, "__func__", None) or getattr(content, "fget", None) or getattr(content, "func", None) or content
+    return getattr(getattr(content, "__code__", None), "co_filename", None)
+
+
+def description(kind):
+    """What a class of the tests' has: attributes that are data, names of all else (with `=` before what also takes values), and
+    what it is as a data class."""
+    is_data_class = "__dataclass_fields__" in vars(kind)
+    attributes, own_code = [], []
+    for name, content in contents_of(kind).items():
+        file = file_of(content) or ""
+        if type(content).__name__ in ("member_descriptor", "getset_descriptor"):
+            continue
+        if is_data_class and (file == "<string>" or file.endswith("dataclasses.py")):
+            continue
+        try:
+            attributes.append((name, encode(content)))
+        except Unpassable:
+            if not is_data_class or name not in vars(kind)["__dataclass_fields__"]:
+                own_code.append("=" + name if hasattr(type(content), "__set__") else name)
+    data = data_of(kind, own_code) if is_data_class else None
+    return tuple(attributes), tuple(own_code), data
+
+
+def data_of(kind, own_code):
+    """Fields of a data class, and how it was made; what makes its objects is left out where that cannot be told."""
+    import dataclasses
+
+    fields = []
+    is_told = True
+    for field in dataclasses.fields(kind):
+        given = {"compare": field.compare, "repr": field.repr, "hash": field.hash, "init": field.init}
+        if field.default is not dataclasses.MISSING:
+            given["default"] = field.default
+        if field.default_factory is not dataclasses.MISSING:
+            given["default_factory"] = field.default_factory
+        is_told = is_told and not getattr(field, "kw_only", False)
+        try:
+            fields.append((field.name, encode(given)))
+        except Unpassable:
+            is_told = False
+            fields.append((field.name, encode({})))
+    made = kind.__dataclass_params__
+    named = {name: getattr(made, name) for name in ("init", "repr", "eq", "order", "unsafe_hash", "frozen")}
+    # What the class has itself is not made anew.
+    if any(name in vars(kind) and file_of(vars(kind)[name]) in ("prelude", "tests") for name in ("__lt__", "__le__", "__gt__", "__ge__")):
+        named["order"] = False
+    if not is_told:
+        named["init"] = False
+        if "__init__" not in own_code:
+            own_code.append("__init__")
+    return tuple(fields), tuple(named.items())
 
 
 def is_data(kind):
@@ -373,7 +519,7 @@ def run(tests, job):
     for name in job["entry_points"]:
         if is_class(name, names.get(name), job["tests"]):
             tests.classes.add(name)
-        names[name] = entry_point(tests, name)
+        names[name] = entry_point(tests, name, names.get(name), job["tests"])
     error = ended(tests, code, tree)
     if tests.failed_case is None and ran_nothing(error):
         return b"B", "unittest finds no tests"

@@ -93,7 +93,7 @@ class Writer:
                 return self.standard(name, _STANDARD[name](value), depth + 1)
         if kind.__module__ == "numpy" and getattr(value, "ndim", None) == 0:
             return self.value(value.item(), depth + 1)
-        if graph is not None and hasattr(kind, "__next__"):
+        if graph is not None and any("__next__" in vars(base) for base in kind.__mro__):
             return self.iterator(kind, value, depth + 1)
         if graph is not None:
             return graph.side.write_other(self, value)

@@ -3,7 +3,9 @@
 use super::*;
 
 mod begun;
+mod classes;
 mod given;
+mod raised;
 mod used;
 
 /// What is expected of a run.

@@ -31,7 +31,7 @@ class C(enum.Enum):
   RED=1
   def g(s): return 5
 def f(c): return c.g()", "assert f(C.RED)==5"),
-        row("an enumeration with methods, of the tests alone", Wrong("cannot be made"), "f", r"import enum
+        row("an enumeration with methods, of the tests alone", No("cannot be made"), "f", r"import enum
 class C(enum.Enum):
   RED=1
   def g(s): return 5", "def f(c): return c.g()", "assert f(C.RED)==5"),
