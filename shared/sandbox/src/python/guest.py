@@ -189,12 +189,14 @@ class Program(Side):
                 if not (issubclass(target, tuple) and hasattr(target, "_fields")):
                     self.write_other(Writer(None), made)
             return made
+        if deed in ("leave", "aexit") and arguments:
+            arguments = (self.error(*arguments),)
         if deed in AWAITED:
             import asyncio
 
             if self.loop is None:
                 self.loop = asyncio.new_event_loop()
-            return self.loop.run_until_complete(AWAITED[deed](target))
+            return self.loop.run_until_complete(AWAITED[deed](target, *arguments))
         if deed == "more":
             return self.more(target, *arguments)
         if deed == "send":
@@ -210,6 +212,20 @@ class Program(Side):
         if deed.startswith("r_"):
             return getattr(operators, deed[2:])(arguments[0], target)
         return (DEEDS.get(deed) or getattr(operators, deed))(target, *arguments)
+
+    def error(self, name, arguments):
+        """An exception that comes from the tests, of the program's class of that name, or Python's."""
+        import builtins
+
+        kind = self.names.get(name)
+        if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+            kind = getattr(builtins, name, Exception)
+        try:
+            return kind(*arguments)
+        except Exception:
+            error = kind.__new__(kind)
+            error.args = arguments
+            return error
 
     def more(self, iterator, most):
         """Some values of an iterator, whether it ended, and what it gave then.
@@ -290,8 +306,13 @@ async def entered(value):
     return await type(value).__aenter__(value)
 
 
-async def left(value):
-    return await type(value).__aexit__(value, None, None, None)
+async def left(value, error=None):
+    if error is None:
+        return await type(value).__aexit__(value, None, None, None)
+    try:
+        raise error
+    except BaseException:
+        return await type(value).__aexit__(value, type(error), error, error.__traceback__)
 
 
 AWAITED = {"await": awaited, "anext": next_awaited, "aenter": entered, "aexit": left}
@@ -313,8 +334,13 @@ def enter(value):
     return type(value).__enter__(value)
 
 
-def leave(value):
-    return type(value).__exit__(value, None, None, None)
+def leave(value, error=None):
+    if error is None:
+        return type(value).__exit__(value, None, None, None)
+    try:
+        raise error
+    except BaseException:
+        return type(value).__exit__(value, type(error), error, error.__traceback__)
 
 
 DEEDS = {"getattr": getattr, "setattr": setattr, "delattr": delattr, "isinstance": is_instance, "enter": enter, "leave": leave}

@@ -36,6 +36,8 @@ class Tests(Side):
         self.unshared = None
         self.patched = []
         self.failed_case = None
+        # The tests' syntax tree.
+        self.tree = None
         # Cases of unittest that were begun.
         self.cases = 0
         self.stdin = sys.stdin
@@ -513,6 +515,7 @@ def run(tests, job):
                 watch_looks(tests, module)
         exec(compile(job["prelude"], "prelude", "exec"), names)
         tree = as_main(compile(job["tests"], "tests", "exec", 0x400))  # The tree alone.
+        tests.tree = tree
         code = compile(tree, "tests", "exec")
     except BaseException as error:
         return b"B", "the tests do not load: %s: %s" % (type(error).__name__, error)

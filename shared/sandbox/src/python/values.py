@@ -93,7 +93,7 @@ class Writer:
                 return self.standard(name, _STANDARD[name](value), depth + 1)
         if kind.__module__ == "numpy" and getattr(value, "ndim", None) == 0:
             return self.value(value.item(), depth + 1)
-        if graph is not None and any("__next__" in vars(base) for base in kind.__mro__):
+        if graph is not None and has(kind, "__next__") and not has(kind, "readline"):
             return self.iterator(kind, value, depth + 1)
         if graph is not None:
             return graph.side.write_other(self, value)
@@ -110,8 +110,12 @@ class Writer:
             self.value(part, depth + 1)
 
     def iterator(self, kind, values, depth):
-        """The values of an iterator that has them already; of another that it stays where it is, and gives them when asked."""
-        if self.graph.side.keeps_iterators and kind not in _OF_CONTAINERS:
+        """The values of an iterator of the tests'; of one of the program's that it stays, and gives them when it is asked."""
+        if kind in _OF_CONTAINERS:
+            return self.container("iterator", values, depth)
+        if self.graph.side.keeps_iterators and kind.__module__ == "program":
+            return self.graph.side.write_other(self, values)
+        if self.graph.side.keeps_iterators:
             self.out.append(b"G")
             return self.graph.side.write_other(self, values)
         taken = []
@@ -120,6 +124,11 @@ class Writer:
             if len(taken) == MOST_TAKEN:
                 return self.graph.side.write_other(self, values)
         return self.items(b"g", taken, depth)
+
+
+def has(kind, name):
+    # Not by hasattr: what stands for a method of the other side's tells that it was looked at.
+    return any(name in vars(base) for base in kind.__mro__)
 
 
 class Reader:
@@ -262,6 +271,7 @@ class Graph:
     def read(self, data):
         """What a message says, once what it changes is changed."""
         reader = Reader(data, self)
+        first = len(self.objects)
         for _ in range(reader.size()):
             name = reader.text()
             kind = _BY_NAME[name]
@@ -275,7 +285,8 @@ class Graph:
         # What is looked up by its content comes after all else has its content.
         filled.sort(key=lambda pair: self.kinds[pair[0]] in _HASHING)
         for number, values in filled:
-            _CONTAINERS[self.kinds[number]].fill(self.objects[number], values)
+            kind = _CONTAINERS[self.kinds[number]]
+            (kind.change if number < first else kind.fill)(self.objects[number], values)
         return root
 
 
@@ -285,11 +296,12 @@ def _differ(a, b):
 
 
 class Kind:
-    """A type whose objects can change: what is in one, how it is filled anew, and what it is made of."""
+    """A type whose objects can change: what is in one, how it is filled, also anew, and what it is made of."""
 
-    def __init__(self, contents, fill, make, shape=lambda value, side: None):
+    def __init__(self, contents, fill, make, shape=lambda value, side: None, change=None):
         self.contents = contents
         self.fill = fill
+        self.change = change or fill
         self.make = make
         self.shape = shape
 
@@ -331,6 +343,42 @@ def _refill_deque(value, parts):
 def _refill_array(value, parts):
     del value[:]
     value.extend(parts)
+
+
+def _file_contents(value):
+    return [] if value.closed else [value.getvalue(), value.tell()]
+
+
+def _refill_file(value, parts):
+    if not parts:
+        return value.close()
+    content, at = parts
+    value.seek(0)
+    value.truncate()
+    value.write(content)
+    value.seek(at)
+
+
+def _left(iterator):
+    """What an iterator over a container has still to give, which it then still has."""
+    again, parts, *state = iterator.__reduce__()
+    copied = again(*parts)
+    if state:
+        copied.__setstate__(*state)
+    return list(copied)
+
+
+def _fill_iterator(value, parts):
+    value.__reduce__()[1][0].extend(parts)
+
+
+def _advance(value, parts):
+    """An iterator that has given some of its values has as many given on the other side as well."""
+    gone = len(_left(value)) - len(parts)
+    if gone < 0:
+        raise ValueError("an iterator that goes back")
+    for _ in range(gone):
+        next(value)
 
 
 def _numpy_contents(value):
@@ -451,6 +499,9 @@ _CONTAINERS = {
     "array.array": Kind(
         list, _refill_array, lambda shape, side: found("array.array")(shape), lambda value, side: value.typecode
     ),
+    "_io.StringIO": Kind(_file_contents, _refill_file, lambda shape, side: found("_io.StringIO")()),
+    "_io.BytesIO": Kind(_file_contents, _refill_file, lambda shape, side: found("_io.BytesIO")()),
+    "iterator": Kind(_left, _fill_iterator, lambda shape, side: iter([]), change=_advance),
     "numpy.ndarray": Kind(_numpy_contents, _refill_numpy, _numpy_made, _numpy_shape),
     "enumeration": Kind(
         lambda value: [],

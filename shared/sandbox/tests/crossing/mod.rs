@@ -4,6 +4,7 @@ use super::*;
 
 mod begun;
 mod classes;
+mod contexts;
 mod given;
 mod raised;
 mod used;
