@@ -13,7 +13,7 @@ use crate::answer::{Answer, Credit, Finding};
 
 pub(crate) const NAME: &str = "code@4";
 
-const FENCED: &str = "fenced-block@2";
+const FENCED: &str = "fenced-block@3";
 const WHOLE: &str = "whole-answer@1";
 const CONTINUED: &str = "continuation@1";
 
@@ -227,13 +227,19 @@ struct Fence {
     is_bare: bool,
 }
 
+/// Spaces that a closing fence may have more than the opening one; with more it is a line of the content.
+/// Source: CommonMark 0.31, section 4.5.
+const DEEPEST: usize = 3;
+
 impl Fence {
     fn closes(&self, opening: &Self) -> bool {
-        self.is_bare && self.letter == opening.letter && self.length >= opening.length
+        let is_indented = self.indentation > opening.indentation + DEEPEST;
+        self.is_bare && !is_indented && self.letter == opening.letter && self.length >= opening.length
     }
 }
 
 fn fence(line: &str) -> Option<Fence> {
+    let line = unmarked(line);
     let content = line.trim_start_matches(' ');
     let letter = content.chars().next().filter(|letter| matches!(letter, '`' | '~'))?;
     let rest = content.trim_start_matches(letter);

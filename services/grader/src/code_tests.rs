@@ -108,6 +108,15 @@ fn a_program_is_the_last_block_that_defines_what_is_tested() {
             "def f(x): return 6\n",
         ),
         ("\u{feff}def f(x): return 7", "def f(x): return 7"),
+        ("\u{feff}```python\ndef f(x): return 8\n```", "def f(x): return 8\n"),
+        (
+            "```python\ndef f(x):\n    '''\n    ```\n    f(1)\n    ```\n    '''\n   ```\n",
+            "def f(x):\n    '''\n    ```\n    f(1)\n    ```\n    '''\n",
+        ),
+        (
+            "1. So:\n   ```\n   def f(x):\n       '''\n       ```\n       '''\n   ```\nIt is.",
+            "def f(x):\n    '''\n    ```\n    '''\n",
+        ),
     ] {
         let (program, finding) = program(ProgramPlace::Fenced, &problem(), text).unwrap();
         assert_eq!(program, expected, "{text:?}");
@@ -156,7 +165,7 @@ fn a_continuation_goes_on_where_the_prefix_ends() {
     let (source, finding) = program(ProgramPlace::Fenced, &item, "```\nf = abs\n```").unwrap();
     assert_eq!(
         (source.as_str(), finding.extractor),
-        ("def f(x):\n\nf = abs\n", "fenced-block@2")
+        ("def f(x):\n\nf = abs\n", "fenced-block@3")
     );
 }
 
