@@ -45,6 +45,7 @@ impl Role {
             Self::Tester => &[
                 include_str!("python/sides.py"),
                 include_str!("python/remote.py"),
+                include_str!("python/classes.py"),
                 include_str!("python/tester.py"),
             ],
             Self::Command => &[include_str!("python/command.py")],

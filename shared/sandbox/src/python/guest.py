@@ -189,6 +189,8 @@ class Program(Side):
                 if not (issubclass(target, tuple) and hasattr(target, "_fields")):
                     self.write_other(Writer(None), made)
             return made
+        if deed == "refill":
+            return self.refill((getattr if arguments[0] == "getattr" else operators.getitem)(target, *arguments[1]), arguments[2])
         if deed in ("leave", "aexit") and arguments:
             arguments = (self.error(*arguments),)
         if deed in AWAITED:
@@ -212,6 +214,12 @@ class Program(Side):
         if deed.startswith("r_"):
             return getattr(operators, deed[2:])(arguments[0], target)
         return (DEEDS.get(deed) or getattr(operators, deed))(target, *arguments)
+
+    def refill(self, value, changed):
+        """Puts into a list or its like what the tests have put into theirs, which they had of it."""
+        kind = container_of(type(value))
+        if kind is not None and kind == container_of(type(changed)):
+            _CONTAINERS[kind].change(value, _CONTAINERS[kind].contents(changed))
 
     def error(self, name, arguments):
         """An exception that comes from the tests, of the program's class of that name, or Python's."""
@@ -351,7 +359,7 @@ for _deed in (iter, next, len, bool, str, repr, int, float, complex, abs, round,
 def held(error):
     """What an exception has besides its arguments, with its name: of its own, and of its classes."""
     kinds = [kind for kind in type(error).__mro__ if kind.__module__ in ("program", "builtins")]
-    kinds = [kind for kind in kinds if kind not in (object, BaseException, Exception, *GROUPS_AND_BASES)]
+    kinds = [kind for kind in kinds if kind not in (object, BaseException, Exception, *OF_GROUPS)]
     found = {}
     for name in {**{name: None for kind in kinds for name in vars(kind)}, **vars(error)}:
         if isinstance(name, str) and not name.startswith("__") and name not in ("args", "obj", "object"):
@@ -362,7 +370,9 @@ def held(error):
     return tuple(found.items())
 
 
-GROUPS_AND_BASES = GROUPS.__subclasses__() + [GROUPS] if GROUPS else []
+# Exceptions of several: what they hold is told by itself.
+OF_GROUPS = [GROUPS, *GROUPS.__subclasses__()] if GROUPS else []
+
 # So many causes of causes are told.
 CAUSES = 8
 

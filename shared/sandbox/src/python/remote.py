@@ -244,7 +244,8 @@ def compared(remote, other, deed, unequal):
 def told_if_given(remote, other):
     """What the tests made and the program then gave as an answer is told nothing that may be expected of it."""
     if remote._is_given and not isinstance(other, Remote):
-        remote._of_tests.cannot("the tests compare an object of type %s, which the program gave, with what it is to be" % remote._type_there)
+        what = "an object of type %s, which the program gave" % remote._type_there
+        remote._of_tests.cannot("the tests compare %s, with what it is to be" % what)
 
 
 def asking(deed):
@@ -261,6 +262,9 @@ def given(remote, value):
         mark(value, "_is_given", True)
     return value
 
+
+# What gives an object itself without saying something of it.
+SAME = frozenset(["enter", "aenter", "iter", *IN_PLACE])
 
 # Operators of which a value that is expected may come out as nothing; and those that put things in order.
 SHOWING = frozenset("sub truediv floordiv mod divmod xor".split())
@@ -289,9 +293,9 @@ def in_place(deed):
     def change(self, other):
         if not (self._is_made or self._is_given or isinstance(other, Remote)):
             return NotImplemented
-        before = self._is_given
+        if deed[1:] in SHOWING:
+            told_if_given(self, other)
         changed = ask(self, deed, (other,))
-        mark(self, "_is_given", before)
         return changed if changed is self else given(self, changed)
 
     return change

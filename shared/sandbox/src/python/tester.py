@@ -16,6 +16,31 @@ class ProgramEnd(BaseException):
     """The program raised what is no `Exception`, and has no name here: what catches those does not catch this."""
 
 
+class Lent:
+    """A list or its like that an attribute or an item of the program's is, to see whether the tests change it."""
+
+    def __init__(self, owner, question, value, graph):
+        # The owner stays as long as there may be something to tell it.
+        self.owner = owner
+        self.question = question
+        self.value = value
+        self.graph = graph
+        graph.remember()
+
+    def size(self):
+        return sum(map(len, self.graph.before))
+
+    def is_changed(self):
+        return any(True for _ in self.graph.changed())
+
+
+# Of what is larger nobody looks whether it is changed, for that takes time with each question.
+MOST_LENT = 1 << 12
+
+# References to a value while it is looked at: of what is kept of it, and of the question how many there are.
+OF_LENT = 3
+
+
 class Tests(Side):
     """What the tests did, and their side of each call."""
 
@@ -29,6 +54,9 @@ class Tests(Side):
         # Exceptions that stand for the program's of that name, and of which no bases are known yet.
         self.stand_ins = set()
         self.released = []
+        self.lent = []
+        # What is being asked.
+        self.deed = None
         # Classes of which the program's side knows what they have, and what is to be told of others.
         self.told = set()
         self.to_tell = []
@@ -131,7 +159,7 @@ class Tests(Side):
             self.remotes[number] = _weakref.ref(remote)
             if number in self.released:
                 self.released.remove(number)
-        elif remote._is_made:
+        elif remote._is_made and self.deed not in SAME:
             mark(remote, "_is_given", True)
         return remote
 
@@ -142,6 +170,7 @@ class Tests(Side):
     def ask(self, deed, target, arguments=(), named=()):
         """Has the program's side do something, and gives what comes of it."""
         self.look_around()
+        self.give_back()
         graph = Graph(self)
         released = tuple(self.released)
         del self.released[: len(released)]
@@ -157,7 +186,24 @@ class Tests(Side):
             told = Graph(self)
             self.result(told, self.replied(told.message(("classes", "", classes, (), (), ()))))
         self.calls += 1
-        return self.result(graph, self.replied(frame))
+        self.deed = deed
+        value = self.result(graph, self.replied(frame))
+        if deed in ("getattr", "getitem") and id(value) in graph.numbers:
+            owner = self.remotes.get(target)
+            lent = Lent(owner and owner(), (deed, target, tuple(arguments)), value, graph)
+            if lent.size() <= MOST_LENT:
+                self.lent.append(lent)
+        return value
+
+    def give_back(self):
+        """Tells the program what the tests have changed of what its objects hold, as if both held the same."""
+        lent, self.lent = self.lent, []
+        for one in lent:
+            if one.is_changed():
+                deed, target, arguments = one.question
+                self.ask("refill", target, (deed, arguments, one.value))
+                one.graph.remember()
+        self.lent = [one for one in lent if sys.getrefcount(one.value) > OF_LENT]
 
     def replied(self, frame):
         self.channel.send(b"C" + frame)
@@ -296,77 +342,6 @@ def exception_of(known, is_itself, kind, said, arguments):
     error = shown.__new__(shown)
     error.args = arguments
     return error
-
-
-# What Python puts into a class, and what may not be looked at where its objects are made.
-SILENT = frozenset(
-    "__module__ __dict__ __weakref__ __doc__ __qualname__ __annotations__ __annotate__ __annotate_func__ __slots__ __match_args__ "
-    "__dataclass_fields__ __dataclass_params__ __abstractmethods__ _abc_impl __orig_bases__ __parameters__ __static_attributes__ "
-    "__firstlineno__ __del__ __getattribute__ __init_subclass__ __class_getitem__ __new__".split()
-)
-
-
-def contents_of(kind):
-    """What a class has that is not Python's own."""
-    bases = [base for base in reversed(kind.__mro__) if base.__module__ not in ("builtins", "typing", "abc")]
-    contents = {name: content for base in bases for name, content in vars(base).items()}
-    return {name: content for name, content in contents.items() if name not in SILENT}
-
-
-def file_of(content):
-    """The name of the source of a function, in whichever form it is in a class."""
-    content = getattr(content, "__func__", None) or getattr(content, "fget", None) or getattr(content, "func", None) or content
-    return getattr(getattr(content, "__code__", None), "co_filename", None)
-
-
-def description(kind):
-    """What a class of the tests' has: attributes that are data, names of all else (with `=` before what also takes values), and
-    what it is as a data class."""
-    is_data_class = "__dataclass_fields__" in vars(kind)
-    attributes, own_code = [], []
-    for name, content in contents_of(kind).items():
-        file = file_of(content) or ""
-        if type(content).__name__ in ("member_descriptor", "getset_descriptor"):
-            continue
-        if is_data_class and (file == "<string>" or file.endswith("dataclasses.py")):
-            continue
-        try:
-            attributes.append((name, encode(content)))
-        except Unpassable:
-            if not is_data_class or name not in vars(kind)["__dataclass_fields__"]:
-                own_code.append("=" + name if hasattr(type(content), "__set__") else name)
-    data = data_of(kind, own_code) if is_data_class else None
-    return tuple(attributes), tuple(own_code), data
-
-
-def data_of(kind, own_code):
-    """Fields of a data class, and how it was made; what makes its objects is left out where that cannot be told."""
-    import dataclasses
-
-    fields = []
-    is_told = True
-    for field in dataclasses.fields(kind):
-        given = {"compare": field.compare, "repr": field.repr, "hash": field.hash, "init": field.init}
-        if field.default is not dataclasses.MISSING:
-            given["default"] = field.default
-        if field.default_factory is not dataclasses.MISSING:
-            given["default_factory"] = field.default_factory
-        is_told = is_told and not getattr(field, "kw_only", False)
-        try:
-            fields.append((field.name, encode(given)))
-        except Unpassable:
-            is_told = False
-            fields.append((field.name, encode({})))
-    made = kind.__dataclass_params__
-    named = {name: getattr(made, name) for name in ("init", "repr", "eq", "order", "unsafe_hash", "frozen")}
-    # What the class has itself is not made anew.
-    if any(name in vars(kind) and file_of(vars(kind)[name]) in ("prelude", "tests") for name in ("__lt__", "__le__", "__gt__", "__ge__")):
-        named["order"] = False
-    if not is_told:
-        named["init"] = False
-        if "__init__" not in own_code:
-            own_code.append("__init__")
-    return tuple(fields), tuple(named.items())
 
 
 def is_data(kind):
@@ -564,14 +539,15 @@ def run_left(tests, tree):
     if unittest is not None and not tests.cases and any(isinstance(kind, type) and issubclass(kind, unittest.TestCase) for kind in own):
         suite = unittest.defaultTestLoader.loadTestsFromModule(sys.modules["tests"])
         unittest.TextTestRunner().run(suite)
-    named = {getattr(node, "id", None) or getattr(node, "value", None) for node in nodes(tree) if type(node).__name__ in ("Name", "Constant")}
+    words = [node for node in nodes(tree) if type(node).__name__ in ("Name", "Constant")]
+    named = {getattr(node, "id", None) or getattr(node, "value", None) for node in words}
     if named & {"globals", "locals", "vars", "dir"}:
         return
     for statement in tree.body:
         name = getattr(statement, "name", "")
         function = tests.names.get(name)
         if type(statement).__name__ == "FunctionDef" and name.startswith("test") and name not in named:
-            if isinstance(function, types.FunctionType) and not function.__code__.co_argcount:
+            if isinstance(function, types.FunctionType) and not (function.__code__.co_argcount or function.__code__.co_kwonlyargcount):
                 function()
 
 

@@ -290,6 +290,15 @@ class Graph:
         return root
 
 
+def container_of(kind):
+    """Under which name a type that can change is known, also by one that it derives from."""
+    for base in kind.__mro__:
+        name = base if base in _CONTAINERS else _of_module(base, _CONTAINERS)
+        if name is not None:
+            return name
+    return None
+
+
 def _differ(a, b):
     """Whether something else is in the place; numbers and bytes that were made for the look are equal, not the same."""
     return a is not b and not (type(a) is type(b) and type(a) in (int, bytes, str) and a == b)

@@ -9,7 +9,7 @@ const EQUAL: &str = "class Z:\n  def __init__(s,*a): pass\n  __eq__ = __lt__ = _
 fn vectors(given: &str) -> String {
     format!(
         "{EQUAL}class V:\n  def __init__(s,x): s.x=x\n  __mul__ = __add__ = __neg__ = dot = lambda s,o=0: {given}\n  \
-         __eq__ = lambda s,o: True\n  __sub__ = lambda s,o: 0\n"
+         __eq__ = lambda s,o: True\n  __sub__ = __isub__ = lambda s,o: 0\n"
     )
 }
 
@@ -28,6 +28,7 @@ async fn what_an_operator_gives_equals_no_value_of_the_tests() {
         itself("assert V(1).x==1; a=V(1); assert a*V(2)==11"),
         itself("assert V(1).x==1; a=V(1); assert a.dot(V(2))==11"),
         itself("assert V(1).x==1; a=V(1); assert abs(a.dot(V(2))-11)<1e-6"),
+        itself("assert V(1).x==1; a=V(1); b=a.dot(V(2)); b-=11; assert b==0"),
         row(
             "a difference of what an operator gave",
             No("which the program gave"),
@@ -44,6 +45,16 @@ async fn what_an_operator_gives_equals_no_value_of_the_tests() {
             "class V:\n  def __init__(s,x): s.x=x\n  def __add__(s,o): return V(s.x+o.x)\n  def __mul__(s,k): return V(s.x*k)\n  \
              __rmul__=__mul__\n  def __neg__(s): return V(-s.x)\n  def __eq__(s,o): return s.x==o.x\n",
             "assert V(1).x==1; assert (V(1)+V(2))*2==V(6); assert (2*(V(1)+V(2))*3).x==18; assert -V(1)*2==V(-2); assert V(1)==V(1)",
+        ),
+        row(
+            "an object that is its own context and iterator",
+            Right,
+            "S",
+            "",
+            "class S:\n  def __init__(s): s.l=[1,2]\n  def __enter__(s): return s\n  def __exit__(s,*a): pass\n  \
+             def __contains__(s,x): return x in s.l\n  def __iter__(s): return iter(s.l)\n  def __eq__(s,o): return s.l==o\n  \
+             def __iadd__(s,x): s.l.append(x); return s\n",
+            "s=S(); s.l\nwith s as t: assert 1 in t and list(t)==[1,2]\ns+=3\nassert 3 in s and s==[1,2,3] and not s==[1]",
         ),
         row(
             "an object that gives itself back",
@@ -150,6 +161,45 @@ async fn what_only_a_class_of_this_process_has_is_no_verdict() {
             "dataclasses.asdict",
         ),
         of("import pickle\nassert pickle.loads(pickle.dumps(A(1))).x==1", "pickle"),
+    ])
+    .await;
+}
+
+const HOLDER: &str = "
+class A:
+  def __init__(s,v=0): s.v=v; s.l=[]; s.d={}; s.kids=[]
+  def n(s): return len(s.l)
+  def total(s): return s.v+sum(k.total() for k in s.kids)
+  @property
+  def copy(s): return list(s.l)
+  def __getitem__(s,k): return s.d.setdefault(k,[])
+def f(r): return r.total()
+";
+
+#[tokio::test]
+async fn what_tests_change_of_what_an_object_holds_is_changed_there() {
+    let of = |tests: &'static str, outcome| row(tests, outcome, "A,f", "", HOLDER, tests);
+    all_are(vec![
+        of("a=A(); a.l.append(1); assert a.l==[1] and a.n()==1", Right),
+        of("a=A(); a.l.append(1); assert a.l==[2]", Wrong("AssertionError")),
+        of(
+            "a=A(); a.d['k']=1; assert a.d=={'k':1}; a.d['k']=2; assert a.d['k']==2",
+            Right,
+        ),
+        of("a=A(); a.d['k']=[]; a.d['k'].append(3); assert a.d=={'k':[3]}", Right),
+        of("r=A(1); r.kids.append(A(2)); assert f(r)==3", Right),
+        of(
+            "a=A(); l=a.l; l.append(1); assert a.n()==1; l.append(2); assert a.n()==2 and a.l==[1,2]",
+            Right,
+        ),
+        of("a=A(); c=a.copy; c.append(1); assert a.n()==0", Right),
+        of("a=A(); a['x'].append(1); assert a['x']==[1]", Right),
+        of("A().l.append(1); a=A(); assert a.n()==0", Right),
+        of("a=A(); a.l.append(lambda: 1); a.n()", No("only plain values")),
+        of(
+            "t=A()._of_tests\nfor i in range(99): a=A(); a.l.append(1); a.n()\nassert len(t.lent)<9",
+            Right,
+        ),
     ])
     .await;
 }
