@@ -34,8 +34,9 @@ class Lent:
         return any(True for _ in self.graph.changed())
 
 
-# Of what is larger nobody looks whether it is changed, for that takes time with each question.
-MOST_LENT = 1 << 12
+# Of what is larger, and of more of them, nobody looks whether it is changed, for that takes time with each question.
+MOST_LENT = 1 << 9
+LENT = 64
 
 # References to a value while it is looked at: of what is kept of it, and of the question how many there are.
 OF_LENT = 3
@@ -203,7 +204,7 @@ class Tests(Side):
                 deed, target, arguments = one.question
                 self.ask("refill", target, (deed, arguments, one.value))
                 one.graph.remember()
-        self.lent = [one for one in lent if sys.getrefcount(one.value) > OF_LENT]
+        self.lent = [one for one in lent if sys.getrefcount(one.value) > OF_LENT][-LENT:]
 
     def replied(self, frame):
         self.channel.send(b"C" + frame)
