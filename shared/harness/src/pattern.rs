@@ -1,19 +1,39 @@
 //! Python's regular expressions on a bounded engine.
 //!
 //! The dialects differ in a few signs, which are rewritten: what stands literally in a class, `$` before a last line break,
-//! `\Z`, `\w` (letters, numbers and the low line, but no combining marks), escapes of letters beyond ASCII. The engine stops
-//! after a million steps of backtracking, which is an error of its own and never "no match".
+//! `\Z`, `\w` (letters, numbers and the low line, but no combining marks), escapes of letters beyond ASCII. All searches in one
+//! text have so many steps of backtracking together as its length allows; what needs more is an error of its own and never
+//! "no match". The engine does not tell how many steps a search took, so each is tried with few, then with ever more, and what
+//! was allowed is what is spent.
 
-use fancy_regex::{Regex, RegexBuilder};
+use std::sync::{Arc, OnceLock};
 
-/// Steps of backtracking before a search is given up.
-const MAX_STEPS: usize = 1_000_000;
+use fancy_regex::{Captures, Error, Regex, RegexBuilder, RuntimeError};
+
+/// Steps of backtracking that a search may take for nothing: each begins behind the last match, so there are not many.
+const FREE_STEPS: usize = 1_000;
+/// How many more steps a search is tried with after it was given up.
+const GROWTH: usize = 8;
+/// How often it is tried with more.
+const TRIALS: usize = 7;
+/// Steps that all searches in a text have, beside those for its length.
+const STEPS: usize = 40_000_000;
+/// Steps that they have for each byte of it.
+const STEPS_PER_BYTE: usize = 200;
 
 /// A compiled pattern.
 #[derive(Debug, Clone)]
 pub(crate) struct Pattern {
     source: String,
+    translated: String,
+    /// With few steps.
     regex: Regex,
+    /// With ever more steps, compiled where they are needed.
+    patient: Arc<[OnceLock<Regex>; TRIALS]>,
+    /// Whether a search may read the text to its end without a step that is counted.
+    reads_on: bool,
+    /// Steps that all searches in a text have, beside those for its length.
+    steps: usize,
 }
 
 /// One result of `findall`: the match, or its groups where the pattern has some.
@@ -37,11 +57,15 @@ impl Pattern {
     }
 
     fn compiled(source: &str, translated: &str) -> Result<Self, String> {
-        let regex = RegexBuilder::new(translated).backtrack_limit(MAX_STEPS).build();
+        let regex = limited(translated, FREE_STEPS);
         let regex = regex.map_err(|error| format!("{source:?} is not a regular expression here: {error}"))?;
         Ok(Self {
             source: source.to_owned(),
+            translated: translated.to_owned(),
             regex,
+            patient: Arc::default(),
+            reads_on: looks_far(translated),
+            steps: STEPS,
         })
     }
 
@@ -71,18 +95,12 @@ impl Pattern {
 
     /// Matches from left to right, none overlapping. An empty one may follow another match directly, as in Python, but not
     /// another empty one.
-    fn each(
-        &self,
-        text: &str,
-        take: &mut dyn FnMut(&fancy_regex::Captures<'_, str>) -> Result<bool, String>,
-    ) -> Result<(), String> {
+    fn each(&self, text: &str, take: &mut dyn FnMut(&Captures<'_, str>) -> Result<bool, String>) -> Result<(), String> {
+        let mut left = Steps::new(self.steps + STEPS_PER_BYTE * text.len());
         let mut at = 0;
         let mut last_empty = None;
         while at <= text.len() {
-            let captures = self
-                .regex
-                .captures_from_pos(text, at)
-                .map_err(|error| error.to_string())?;
+            let captures = self.first(text, at, &mut left)?;
             let Some((captures, whole)) = captures.and_then(|found| found.get(0).map(|whole| (found, whole.range())))
             else {
                 return Ok(());
@@ -99,6 +117,31 @@ impl Pattern {
             last_empty = whole.is_empty().then_some(whole.end);
         }
         Ok(())
+    }
+
+    /// The first match from a place on.
+    fn first<'t>(&self, text: &'t str, at: usize, left: &mut Steps) -> Result<Option<Captures<'t, str>>, String> {
+        if self.reads_on {
+            left.spend(text.len() - at)?;
+        }
+        let mut found = self.regex.captures_from_pos(text, at);
+        let mut steps = FREE_STEPS;
+        for patient in self.patient.iter() {
+            if !is_given_up(&found) {
+                break;
+            }
+            steps *= GROWTH;
+            left.spend(steps)?;
+            let regex = match patient.get() {
+                Some(regex) => regex,
+                None => {
+                    let regex = limited(&self.translated, steps).map_err(|error| error.to_string())?;
+                    patient.get_or_init(|| regex)
+                }
+            };
+            found = regex.captures_from_pos(text, at);
+        }
+        found.map_err(|error| error.to_string())
     }
 
     /// `re.sub(pattern, replacement, text, count)`, where a count of 0 means all.
@@ -120,7 +163,62 @@ impl Pattern {
     }
 }
 
-fn expand(replacement: &str, captures: &fancy_regex::Captures<'_, str>, out: &mut String) -> Result<(), String> {
+fn limited(translated: &str, steps: usize) -> Result<Regex, Error> {
+    RegexBuilder::new(translated).backtrack_limit(steps).build()
+}
+
+fn is_given_up<T>(found: &Result<T, Error>) -> bool {
+    matches!(found, Err(Error::RuntimeError(RuntimeError::BacktrackLimitExceeded)))
+}
+
+/// Steps of backtracking that the searches in a text have together.
+struct Steps {
+    all: usize,
+    left: usize,
+}
+
+impl Steps {
+    const fn new(all: usize) -> Self {
+        Self { all, left: all }
+    }
+
+    fn spend(&mut self, steps: usize) -> Result<(), String> {
+        self.left = self.left.checked_sub(steps).ok_or_else(|| {
+            format!(
+                "its searches in this text take more than {} steps of backtracking together",
+                self.all
+            )
+        })?;
+        Ok(())
+    }
+}
+
+/// Whether what is looked for ahead or behind repeats something without end: the engine reads on there in one step.
+fn looks_far(pattern: &str) -> bool {
+    let mut letters = pattern.char_indices();
+    let mut groups: Vec<bool> = Vec::new();
+    let mut in_class = false;
+    while let Some((at, letter)) = letters.next() {
+        let from = &pattern[at..];
+        match letter {
+            '\\' => _ = letters.next(),
+            ']' => in_class = false,
+            _ if in_class => {}
+            '[' => in_class = true,
+            '(' => {
+                let is_look = ["(?=", "(?!", "(?<=", "(?<!"].iter().any(|look| from.starts_with(look));
+                groups.push(is_look || groups.last() == Some(&true));
+            }
+            ')' => _ = groups.pop(),
+            '*' | '+' if groups.last() == Some(&true) => return true,
+            ',' if from.starts_with(",}") && groups.last() == Some(&true) => return true,
+            _ => {}
+        }
+    }
+    false
+}
+
+fn expand(replacement: &str, captures: &Captures<'_, str>, out: &mut String) -> Result<(), String> {
     let mut letters = replacement.chars().peekable();
     while let Some(letter) = letters.next() {
         if letter != '\\' {
@@ -359,8 +457,44 @@ mod tests {
 
     #[test]
     fn a_pattern_that_explodes_is_given_up_with_an_error() {
-        let pattern = Pattern::new(r"^((a|aa)+)\1$").unwrap();
-        assert!(pattern.find_all(&("a".repeat(64) + "x")).is_err());
+        let mut pattern = Pattern::new(r"^((a|aa)+)\1$").unwrap();
+        pattern.steps = 1_000_000;
+        let said = pattern.find_all(&("a".repeat(64) + "x")).unwrap_err();
+        assert!(said.contains("steps of backtracking together"), "{said}");
         assert!(Pattern::new("(a").is_err());
+    }
+
+    /// The first pattern is that of acpbench, whose texts are long.
+    #[test]
+    fn long_texts_have_more_steps() {
+        let pattern = r"(((?<=[answer is ])[A-D])|([A-D]\n)|([A-D]\.)|( [A-D] )|(^[A-D]$)|(\[[A-D]\])|([A-D])|(?<=..Final Answer..: )(.*)(?=.)|(?<=..answer..: )(.*)(?=.)|(?<=..Answer..: )(.*)(?=.))";
+        let found = all(pattern, &("word ".repeat(20_000) + "\nB"));
+        let Some(Found::Groups(groups)) = found.last() else {
+            panic!("{found:?}")
+        };
+        assert_eq!((found.len(), groups[0].as_str()), (1, "B"));
+        assert_eq!(all("(?<=a)a+(?=b)", &"a".repeat(2_000)), []);
+        assert_eq!(
+            all("(?<=a)a+(?=b)", &("a".repeat(2_000) + "b")),
+            texts(&[&"a".repeat(1_999)])
+        );
+    }
+
+    #[test]
+    fn all_searches_in_a_text_are_bounded_together() {
+        for (source, text) in [
+            ("(?=(a+)+$)x?", "a".repeat(1_500)),
+            ("(?=a{2,})x?", "a".repeat(1_500)),
+            // Each search alone is quick enough.
+            (r"((a|aa)+)\2c|b", ("b".to_owned() + &"a".repeat(14)).repeat(200)),
+        ] {
+            let mut pattern = Pattern::new(source).unwrap();
+            pattern.steps = 500_000;
+            let said = pattern.find_all(&text).map(|found| found.len()).unwrap_err();
+            assert!(said.contains("steps of backtracking together"), "{source}: {said}");
+        }
+        assert_eq!(all("(?<=,)[^,]+(?=,)|x", &",ab".repeat(2_000)).len(), 1_999);
+        assert!(!looks_far(r"(?<=[answer* ])(.*)(?=\+.)(a+)"));
+        assert!(looks_far(r"a(?!b(c|d*))"));
     }
 }
