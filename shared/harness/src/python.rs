@@ -32,6 +32,65 @@ pub fn is_punctuation(letter: char) -> bool {
     get_general_category(letter).abbreviation().starts_with('P')
 }
 
+/// `str.title()`: what begins a word is what no cased letter stands before.
+#[must_use]
+pub fn title(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut is_inside = false;
+    for letter in text.chars() {
+        match is_inside {
+            true => out.extend(letter.to_lowercase()),
+            false => title_letter(letter, &mut out),
+        }
+        is_inside = letter.is_uppercase() || letter.is_lowercase() || is_title(letter);
+    }
+    out
+}
+
+/// Letters that are two in one, upper and lower case.
+fn is_title(letter: char) -> bool {
+    get_general_category(letter) == GeneralCategory::TitlecaseLetter
+}
+
+fn title_letter(letter: char, out: &mut String) {
+    match letter {
+        // Three forms stand side by side, with the title's in the middle.
+        '\u{1c4}'..='\u{1cc}' => out.push(['\u{1c5}', '\u{1c8}', '\u{1cb}'][(letter as usize - 0x1c4) / 3]),
+        '\u{1f1}'..='\u{1f3}' => out.push('\u{1f2}'),
+        letter if is_title(letter) => out.push(letter),
+        // One letter whose upper case are several: the first letter of a word alone is large.
+        letter => {
+            let mut large = letter.to_uppercase();
+            out.extend(large.next());
+            match letter {
+                '\u{149}' => out.extend(large),
+                _ => out.extend(large.flat_map(char::to_lowercase)),
+            }
+        }
+    }
+}
+
+/// `str.splitlines(keepends)`.
+#[must_use]
+pub fn lines(text: &str, keep_ends: bool) -> Vec<&str> {
+    let ends_line =
+        |letter: char| matches!(letter, '\n'..='\r' | '\u{1c}'..='\u{1e}' | '\u{85}' | '\u{2028}' | '\u{2029}');
+    let mut lines = Vec::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(ends_line) {
+        let end = match rest[at..].starts_with("\r\n") {
+            true => at + 2,
+            false => at + rest[at..].chars().next().map_or(1, char::len_utf8),
+        };
+        lines.push(&rest[..if keep_ends { end } else { at }]);
+        rest = &rest[end..];
+    }
+    if !rest.is_empty() {
+        lines.push(rest);
+    }
+    lines
+}
+
 /// `str(value)`.
 #[must_use]
 pub fn str(value: &Json) -> String {

@@ -1,8 +1,13 @@
 //! Jinja templates as lm-evaluation-harness renders them: an undefined name is an error, a final line break is kept, and values
 //! print as Python's `str` prints them, nulls included.
 
+mod filters;
+mod loops;
+mod shown;
+mod views;
+
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::ValueKind;
+use minijinja::value::{Kwargs, Rest, Tuple, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehavior, Value};
 use serde_json::Value as Json;
 
@@ -11,6 +16,14 @@ use crate::python;
 
 /// A template makes at most so many steps for a row, about a tenth of a second: loops in loops would take hours.
 const MAX_STEPS: u64 = 5_000_000;
+
+/// 2 to the power of 127: integers that are smaller are held exactly.
+const MAX_INTEGER: f64 = 170_141_183_460_469_231_731_687_303_715_884_105_728.0;
+
+/// Filters that the engine has and the harness has not; and `pprint`, which breaks lines as Python does.
+const NO_FILTERS: [&str; 6] = ["split", "lines", "zip", "chain", "bool", "pprint"];
+/// Tests that the engine has and the harness has not.
+const NO_TESTS: [&str; 4] = ["startingwith", "endingwith", "safe", "int"];
 
 /// Templates by their own source, compiled once.
 #[derive(Debug)]
@@ -35,9 +48,23 @@ impl Default for Templates {
             }
             output.write_str(&text(value)).map_err(Error::from)
         });
+        for name in NO_FILTERS {
+            environment.remove_filter(name);
+        }
+        for name in NO_TESTS {
+            environment.remove_test(name);
+        }
+        environment.remove_global("debug");
         environment.add_filter("string", |value: &Value| text(value));
         environment.add_filter("regex_replace", regex_replace);
         environment.add_filter("int", integer);
+        environment.add_filter("tojson", tojson);
+        environment.add_filter("e", shown::escape);
+        environment.add_filter("escape", shown::escape);
+        environment.add_test("sequence", is_sequence);
+        filters::add(&mut environment);
+        environment.add_function("range", views::range);
+        environment.add_function(loops::EACH, each);
         Self { environment }
     }
 }
@@ -47,7 +74,7 @@ impl Templates {
     pub(crate) fn add(&mut self, source: &str) -> Result<(), String> {
         let added = self
             .environment
-            .add_template_owned(source.to_owned(), source.to_owned());
+            .add_template_owned(source.to_owned(), loops::guarded(source));
         added.map_err(|error| describe(&error))
     }
 
@@ -57,7 +84,7 @@ impl Templates {
             Ok(template) => template.render(row),
             Err(_) => self
                 .environment
-                .template_from_str(source)
+                .template_from_str(&loops::guarded(source))
                 .and_then(|template| template.render(row)),
         };
         rendered.map_err(|error| describe(&error))
@@ -70,51 +97,51 @@ pub(crate) fn check(source: &str) -> Result<(), String> {
         static TEMPLATES: Templates = Templates::default();
     }
     TEMPLATES.with(|templates| {
-        let compiled = templates.environment.template_from_str(source);
+        let guarded = loops::guarded(source);
+        let compiled = templates.environment.template_from_str(&guarded);
         compiled.map(|_| ()).map_err(|error| describe(&error))
     })
 }
 
 /// `str(value)`.
 fn text(value: &Value) -> String {
-    match value.as_str() {
-        Some(text) => text.to_owned(),
-        None => python::str(&json(value)),
+    shown::str(value)
+}
+
+/// What a loop goes over; of several values, their tuple.
+fn each(values: Rest<Value>) -> Result<Value, Error> {
+    match values.0.as_slice() {
+        [value] => filters::some(value.clone()),
+        values => Ok(Value::from(Tuple::from(values))),
     }
 }
 
-fn json(value: &Value) -> Json {
+/// What has a length and elements: mappings too, as in Jinja.
+fn is_sequence(value: &Value) -> bool {
     match value.kind() {
-        ValueKind::Undefined | ValueKind::None | ValueKind::Invalid => Json::Null,
-        ValueKind::Bool => Json::Bool(value.is_true()),
-        ValueKind::Number => match (
-            value.as_i64().filter(|_| value.is_integer()),
-            f64::try_from(value.clone()),
-        ) {
-            (Some(number), _) => Json::from(number),
-            (None, Ok(number)) => Json::from(number),
-            (None, Err(_)) => Json::String(value.to_string()),
-        },
-        ValueKind::Seq | ValueKind::Iterable => match value.try_iter() {
-            Ok(values) => values.map(|value| json(&value)).collect(),
-            Err(_) => Json::Null,
-        },
-        ValueKind::Map => match value.try_iter() {
-            Ok(keys) => keys
-                .map(|key| {
-                    (
-                        text(&key),
-                        value.get_item(&key).map_or(Json::Null, |value| json(&value)),
-                    )
-                })
-                .collect(),
-            Err(_) => Json::Null,
-        },
-        _ => Json::String(value.to_string()),
+        ValueKind::String | ValueKind::Seq | ValueKind::Map => true,
+        // A part of a list is one.
+        ValueKind::Iterable => value.len().is_some() && !views::is_view(value),
+        _ => false,
     }
+}
+
+/// # Errors
+/// As [`shown::tojson`].
+fn tojson(value: &Value, indent: Option<usize>, options: Kwargs) -> Result<Value, Error> {
+    let indent = match indent {
+        Some(indent) => Some(indent),
+        None => options.get("indent")?,
+    };
+    options.assert_all_used()?;
+    shown::tojson(value, indent)
 }
 
 fn method(state: &mut State<'_, '_>, value: &Value, method: &str, arguments: &[Value]) -> Result<Value, Error> {
+    if let (Some(view), []) = (views::of_map(value, method), arguments) {
+        return Ok(view);
+    }
+    let stopped = |reason: &str| Err(Error::new(ErrorKind::InvalidOperation, reason.to_owned()));
     match (value.kind(), method, arguments) {
         (ValueKind::Seq, "index", [wanted]) => {
             let place = value.try_iter()?.position(|element| element == *wanted);
@@ -139,22 +166,56 @@ fn method(state: &mut State<'_, '_>, value: &Value, method: &str, arguments: &[V
             let (whole, suffix) = (text(value), text(suffix));
             Ok(Value::from(whole.strip_suffix(&suffix).unwrap_or(&whole)))
         }
+        (ValueKind::String, "join", [values]) if values.is_none() => stopped("can only join an iterable"),
+        (ValueKind::String, "title", []) => Ok(Value::from(python::title(&text(value)))),
+        (ValueKind::String, "splitlines", []) => Ok(lines(&text(value), false)),
+        (ValueKind::String, "splitlines", [keeps_ends]) => Ok(lines(&text(value), keeps_ends.is_true())),
+        (ValueKind::String, "split" | "rsplit" | "partition" | "rpartition", [separator, ..])
+            if separator.as_str() == Some("") =>
+        {
+            stopped("empty separator")
+        }
+        (ValueKind::String, "split", []) => {
+            let whole = text(value);
+            let parts = whole.split(python::is_space).filter(|part| !part.is_empty());
+            Ok(parts.map(Value::from).collect())
+        }
         _ => minijinja_contrib::pycompat::unknown_method_callback(state, value, method, arguments),
     }
 }
 
+fn lines(whole: &str, keep_ends: bool) -> Value {
+    python::lines(whole, keep_ends).into_iter().map(Value::from).collect()
+}
+
 /// An integer, or the default where the value is none.
-fn integer(value: &Value, default: Option<i64>) -> i64 {
+///
+/// # Errors
+/// It has more digits than are held exactly.
+fn integer(value: &Value, default: Option<i64>) -> Result<Value, Error> {
     let number = match value.as_str() {
-        Some(text) => python::strip(text).replace('_', "").parse().ok(),
-        None => value.as_i64(),
+        Some(text) => python::strip(text).replace('_', "").parse::<i128>().ok(),
+        None => i128::try_from(value.clone()).ok().filter(|_| !is_float(value)),
     };
     let float = || match value.as_str() {
         Some(text) => python::strip(text).parse::<f64>().ok(),
         None => f64::try_from(value.clone()).ok(),
     };
-    let whole = number.or_else(|| float().filter(|float| float.is_finite()).map(|float| float as i64));
-    whole.unwrap_or(default.unwrap_or(0))
+    if let Some(number) = number {
+        return Ok(Value::from(number));
+    }
+    match float().filter(|float| float.is_finite()) {
+        None => Ok(Value::from(default.unwrap_or(0))),
+        Some(float) if float.abs() < MAX_INTEGER => Ok(Value::from(float as i128)),
+        Some(_) => Err(Error::new(
+            ErrorKind::InvalidOperation,
+            format!("{} is too large for an integer here", text(value)),
+        )),
+    }
+}
+
+fn is_float(value: &Value) -> bool {
+    value.kind() == ValueKind::Number && !value.is_integer()
 }
 
 fn regex_replace(whole: String, pattern: String, replacement: String, count: Option<usize>) -> Result<String, Error> {
@@ -177,9 +238,10 @@ fn template_value(json: &Json) -> Value {
         Json::String(text) => Value::from(text.as_str()),
         Json::Array(elements) => elements.iter().map(template_value).collect(),
         Json::Object(columns) => context(columns),
-        Json::Number(number) => match (number.as_i64(), number.as_f64()) {
-            (Some(number), _) => Value::from(number),
-            (_, number) => Value::from(number.unwrap_or(f64::NAN)),
+        Json::Number(number) => match (number.as_i64(), number.as_u64(), number.as_f64()) {
+            (Some(number), ..) => Value::from(number),
+            (_, Some(number), _) => Value::from(number),
+            (.., number) => Value::from(number.unwrap_or(f64::NAN)),
         },
     }
 }
@@ -190,6 +252,7 @@ fn describe(error: &Error) -> String {
     let detail = error.detail().unwrap_or_default();
     let at = error.range().zip(error.template_source());
     let expression = at.and_then(|(range, source)| source.get(range)).map(str::trim);
+    let expression = expression.map(|expression| loops::written(expression));
     match (kind, detail, expression) {
         (ErrorKind::OutOfFuel, ..) => format!("takes more than {MAX_STEPS} steps: does a loop go on for too long?"),
         (ErrorKind::UndefinedError, detail, _) if !detail.is_empty() => detail.to_owned(),
@@ -206,7 +269,7 @@ mod tests {
     use super::*;
 
     fn render(source: &str) -> Result<String, String> {
-        let row = json!({"a": [1, "it's", null, true, 2.0], "t": " x y ", "n": null, "answer": "B", "d": {"k": [1]}});
+        let row = json!({"a": [1, "it's", null, true, 2.0], "t": " x y ", "n": null, "answer": "B", "d": {"k": [1]}, "big": 12_345_678_901_234_567_890_u64});
         let mut templates = Templates::default();
         templates.add(source)?;
         templates.render(source, &context(row.as_object().unwrap()))
@@ -241,6 +304,173 @@ mod tests {
             render("{{ d['k'][0] + 1 }}{% if answer == 'B' %}yes{% endif %}").unwrap(),
             "2yes"
         );
+    }
+
+    /// As Jinja 3.1.6 renders them.
+    #[test]
+    fn values_keep_their_kind_and_their_digits() {
+        for (source, text) in [
+            (
+                "{{ (1,2) }}{{ (1,) }}{{ () }}{{ [(d, 'x')] }}",
+                "(1, 2)(1,)()[({'k': [1]}, 'x')]",
+            ),
+            ("{{ d|items|list }}{{ d|dictsort }}", "[('k', [1])][('k', [1])]"),
+            ("{{ [d]|groupby('k') }}", "[([1], [{'k': [1]}])]"),
+            (
+                "{{ d.items() }}{{ d.keys() }}{{ d.values() }}",
+                "dict_items([('k', [1])])dict_keys(['k'])dict_values([[1]])",
+            ),
+            ("{{ {2:'b', none: 3, true: 1.0} }}", "{2: 'b', None: 3, True: 1.0}"),
+            (
+                "{{ range(3) }}{{ range(1, 6, 2) }}{{ range(5, 0, -2)|list }}",
+                "range(0, 3)range(1, 6, 2)[5, 3, 1]",
+            ),
+            ("{{ range(3)[1] }}{{ range(3)[-1] }}{{ range(4)|length }}", "124"),
+            (
+                "{{ 10**20 }} {{ 9223372036854775807 + 1 }}",
+                "100000000000000000000 9223372036854775808",
+            ),
+            (
+                "{{ [100000000000000000000] }} {{ big }}",
+                "[100000000000000000000] 12345678901234567890",
+            ),
+            (
+                "{{ 1e20|int }} {{ '99999999999999999999'|int }}",
+                "100000000000000000000 99999999999999999999",
+            ),
+            (
+                "{{ 'abc' is sequence }}{{ d is sequence }}{{ a[1:] is sequence }}{{ d.items() is sequence }}{{ 1 is sequence }}",
+                "TrueTrueTrueFalseFalse",
+            ),
+        ] {
+            assert_eq!(render(source).as_deref(), Ok(text), "{source}");
+        }
+        assert!(render("{{ 2**200 }}").is_err());
+        assert!(render("{{ 1e39|int }}").unwrap_err().contains("too large"));
+    }
+
+    #[test]
+    fn json_and_html_are_written_as_in_jinja() {
+        for (source, text) in [
+            ("{{ {'b':1,'a':(2,none)}|tojson }}", r#"{"a": [2, null], "b": 1}"#),
+            (
+                "{{ {2:'b', 10:'c', 1.5: true}|tojson }}",
+                r#"{"1.5": true, "2": "b", "10": "c"}"#,
+            ),
+            (
+                "{{ \"é\u{2028}\u{1f600}<>&'\\\"\x07\x7f\"|tojson }}",
+                r#""\u00e9\u2028\ud83d\ude00\u003c\u003e\u0026\u0027\"\u0007\u007f""#,
+            ),
+            (
+                "{{ [1,[2,{}],{'z':[],'a':1}]|tojson(indent=2) }}",
+                "[\n  1,\n  [\n    2,\n    {}\n  ],\n  {\n    \"a\": 1,\n    \"z\": []\n  }\n]",
+            ),
+            ("{{ [1]|tojson(0) }}", "[\n1\n]"),
+            (
+                "{{ \"'\\\"&<>/\"|e }}{{ ('<'|e)|e }}{{ n|escape }}{{ ['<']|e }}",
+                "&#39;&#34;&amp;&lt;&gt;/&lt;None[&#39;&lt;&#39;]",
+            ),
+        ] {
+            assert_eq!(render(source).as_deref(), Ok(text), "{source}");
+        }
+        for source in [
+            "{{ range(3)|tojson }}",
+            "{{ {1: 2, 'a': 3}|tojson }}",
+            "{{ [1]|tojson(indnt=2) }}",
+        ] {
+            assert!(render(source).is_err(), "{source}");
+        }
+    }
+
+    #[test]
+    fn texts_are_parted_as_in_python() {
+        for (source, text) in [
+            (
+                r#"{{ "it's ǆabc ŉz ßx ﬁt 3abc".title() }}"#,
+                "It'S ǅabc ʼNz Ssx Fit 3Abc",
+            ),
+            (
+                "{{ 'a\u{2028}b\x0bc\r\nd\x1ce\n'.splitlines() }}",
+                "['a', 'b', 'c', 'd', 'e']",
+            ),
+            (
+                "{{ 'a\r\n\nb\r'.splitlines(true) }}{{ ''.splitlines() }}",
+                r"['a\r\n', '\n', 'b\r'][]",
+            ),
+            ("{{ 'a\x1cb  c'.split() }}", "['a', 'b', 'c']"),
+        ] {
+            assert_eq!(render(source).as_deref(), Ok(text), "{source}");
+        }
+        assert!(render("{{ 'abc'.split('') }}").unwrap_err().contains("empty separator"));
+    }
+
+    #[test]
+    fn loops_go_over_what_python_iterates_over() {
+        for (source, text) in [
+            (
+                "{% for x in a if x in [true] %}{{ x }}{{ loop.last }}{% endfor %}",
+                "1FalseTrueTrue",
+            ),
+            ("{%- for k, v in d.items() -%} {{ k }}={{ v }} {%- endfor -%}", "k=[1]"),
+            ("{% for (k, v) in d|items %}{{ k }}{% else %}none{% endfor %}", "k"),
+            ("{% for x in \"{% for %} in\"[:4] %}{{ x }}{% endfor %}", "{% f"),
+            (
+                "{% for x in (a if answer else n) %}{{ loop.index }}{% endfor %}",
+                "12345",
+            ),
+            (
+                "{% for x in 1, 2 %}{{ x }}{% endfor %}{% for x in n or [] %}{{ x }}{% endfor %}",
+                "12",
+            ),
+            (
+                "{% raw %}{% for x in n %}{% endraw %}{# {% for x in n %} #}{{ {'a': {'b': {}}} }}",
+                "{% for x in n %}{'a': {'b': {}}}",
+            ),
+            (
+                "{% for x in [[1], 2] recursive %}{{ loop(x) if x is sequence else x }}{% endfor %}",
+                "12",
+            ),
+            (
+                "{% macro m(a) %}{% for x in a %}{{ x }}{% endfor %}{% endmacro %}{{ m('ab') }}",
+                "ab",
+            ),
+        ] {
+            assert_eq!(render(source).as_deref(), Ok(text), "{source}");
+        }
+        let over = [
+            "{% for x in n %}{% endfor %}",
+            "{{ n|join }}",
+            "{{ n|list }}",
+            "{{ n|sort }}",
+            "{{ n|unique }}",
+        ];
+        let parts = [
+            "{{ n|sum }}",
+            "{{ n|batch(2) }}",
+            "{{ n|slice(2) }}",
+            "{{ n|groupby('a') }}",
+            "{{ ','.join(n) }}",
+        ];
+        for source in over.into_iter().chain(parts) {
+            assert!(render(source).is_err(), "{source}");
+        }
+        assert_eq!(
+            render("{% for x in zz %}{% endfor %}").unwrap_err(),
+            "`zz` is undefined"
+        );
+    }
+
+    #[test]
+    fn what_jinja_does_not_know_is_an_error() {
+        for source in [
+            "{{ t|split(' ') }}",
+            "{{ t|lines }}",
+            "{{ a|pprint }}",
+            "{{ 1 is int }}",
+            "{{ debug() }}",
+        ] {
+            assert!(render(source).is_err(), "{source}");
+        }
     }
 
     #[test]
