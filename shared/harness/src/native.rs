@@ -353,8 +353,9 @@ pub fn text(name: &str, file: &Path) -> Option<TextRule> {
 }
 
 fn lookup(module: &Module, function: &str) -> Option<TextRule> {
-    let pattern =
-        format!(r#"def {function}\(doc\):\n    (\w+) = (\{{[^{{}}]*\}})\n    return \1\[doc\["([^"\\]+)"\]\]"#);
+    let pattern = format!(
+        r#"def {function}\(doc\):\n    (?!doc\b)(\w+) = (\{{[^{{}}]*\}})\n    return \1\[doc\["([^"\\]+)"\]\]"#
+    );
     let found = captures(&pattern, module.bound(function, &[])?)?;
     Some(TextRule::Lookup {
         column: found.get(3)?.clone(),

@@ -24,8 +24,11 @@ struct Statement {
     targets: String,
 }
 
-/// Calls that can give any name another meaning.
-const DYNAMIC: &str = r"(?<![.\w])(?:globals|locals|vars|exec|eval|setattr|delattr|__import__)\s*\(|__dict__|__getattr__|sys\.modules|\bimport \*";
+/// What can give any name another meaning, called here or under another name.
+const DYNAMIC: &str = r"(?<![.\w])(?:globals|locals|vars|exec|eval|setattr|delattr|__import__)\b|__dict__|__getattr__|sys\.modules|\bimport \*";
+
+/// A comment in the first two lines that says how Python reads the file, unless it says UTF-8.
+const CODING: &str = r"^[ \t\f]*#.*?coding[:=][ \t]*(?!(?i:utf-?8|utf_8)(?![-\w.]))[-\w.]+";
 
 impl Module {
     /// The module that a `!function` names, and the name in it; nothing where there is none, or where brackets, strings or tabs
@@ -42,6 +45,9 @@ impl Module {
 
     fn of(text: &str) -> Option<Self> {
         let text = text.trim_start_matches('\u{feff}').replace("\r\n", "\n");
+        if text.lines().take(2).any(|line| occurs(CODING, line)) {
+            return None;
+        }
         let statements = Cutter::new(&text).cut()?;
         Some(Self { statements })
     }
@@ -340,6 +346,25 @@ mod tests {
     }
 
     #[test]
+    fn a_module_in_another_encoding_is_not_read() {
+        for line in [
+            "# -*- coding: latin-1 -*-",
+            "#!/bin/python\n# vim: fileencoding=cp1252",
+            "#coding=utf-16",
+        ] {
+            assert_eq!(texts(&format!("{line}\na = 1\n")), None, "{line}");
+        }
+        for line in [
+            "# -*- coding: utf-8 -*-",
+            "# coding=UTF8",
+            "# b\n# c\n# coding: latin-1",
+            "# encoding is fun",
+        ] {
+            assert_eq!(texts(&format!("{line}\na = 1\n")).unwrap(), ["a = 1"], "{line}");
+        }
+    }
+
+    #[test]
     fn a_name_that_may_stand_for_something_else_has_no_one_statement() {
         let base = "def f(doc):\n    return g(doc)\n\n\nh = partial(f, a=1)\nprint(f == 2, f)\n";
         let bound = |more: &str| {
@@ -369,6 +394,8 @@ mod tests {
             "globals()[\"f\"] = h",
             "setattr(x, \"f\", h)",
             "exec(x)",
+            "g = globals\ng()[\"f\"] = h",
+            "g = setattr",
         ] {
             assert_eq!(bound(more), None, "{more}");
         }
