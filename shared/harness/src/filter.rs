@@ -124,6 +124,22 @@ impl Pipeline {
         applied(before.chain(after), &[answer.to_owned()], row)
     }
 
+    /// What the chain leaves of most answers, as far as its kind goes: a text, or a list of texts. Nothing where filters give
+    /// other values than texts.
+    pub(crate) fn likely(&self) -> Option<Json> {
+        let are_texts = self.steps.iter().all(|step| match step {
+            Step::Map { entries, default } => entries.iter().map(|(_, to)| to).chain([default]).all(Json::is_string),
+            Step::Regex(step) => step.fallback.is_string(),
+            Step::MultiChoiceRegex(step) => step.regex.fallback.is_string(),
+            _ => true,
+        });
+        let text = Json::String("a".to_owned());
+        are_texts.then(|| match self.steps.last() {
+            Some(Step::TakeFirst) => text,
+            _ => Json::Array(vec![text]),
+        })
+    }
+
     /// What an answer votes for; `None` where the chain counts no votes.
     ///
     /// # Errors

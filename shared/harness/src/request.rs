@@ -3,7 +3,7 @@
 use minijinja::Value;
 use serde_json::Value as Json;
 
-use crate::metric::{Aggregation, Gold, Measure};
+use crate::metric::{self, Aggregation, Gold, Measure};
 use crate::python;
 use crate::rows::Row;
 use crate::shots::Drawer;
@@ -82,6 +82,15 @@ impl Task {
                 ShotSource::Split(split.unwrap_or_else(|| self.evaluated_split()))
             }
         }
+    }
+
+    /// Whether examples come from the evaluated rows because no other split is named, so that a row may be its own example.
+    #[must_use]
+    pub fn shots_are_evaluated_rows(&self) -> bool {
+        let shots = &self.shots;
+        let names_none = shots.split.is_none() && shots.samples.is_none();
+        let has_no_other = self.training_split.is_none() && self.validation_split.is_none();
+        self.num_fewshot.unwrap_or(0) > 0 && names_none && has_no_other
     }
 
     /// The rows of a split that count.
@@ -250,12 +259,32 @@ impl<'t> Asker<'t> {
             (Request::Generate { .. }, Some(_)) => chosen(&target, &choices)?,
             _ => target,
         };
+        if task.output_type == OutputType::GenerateUntil {
+            self.comparable(&target)?;
+        }
         Ok(Asked {
             request,
             target,
             choices,
             gold,
         })
+    }
+
+    /// Says which metric fails whatever the answer is, as one that changes texts does where the target is none.
+    fn comparable(&self, target: &Json) -> Result<(), String> {
+        for pipeline in &self.task.pipelines {
+            let Some(filtered) = pipeline.likely() else { continue };
+            for metric in &self.task.metrics {
+                let measured = metric::of_answer(metric, target, self.targets_are_lists, &filtered);
+                measured.map_err(|error| {
+                    let (metric, filters) = (metric.measure.name(), &pipeline.name);
+                    format!(
+                        "metric_list: {metric} of what filter_list {filters} leaves fails for every answer: {error}"
+                    )
+                })?;
+            }
+        }
+        Ok(())
     }
 
     /// A right choice that F1 of two classes has no place for.
@@ -499,11 +528,11 @@ fn gold(target: &Json, choices: &[String]) -> Result<Gold, String> {
     };
     let one = |value: &Json| match value {
         Json::Bool(boolean) => within(i64::from(*boolean)),
-        Json::Number(number) => match (number.as_i64(), number.as_f64()) {
-            (Some(number), _) => within(number),
-            (None, Some(float)) if float.fract() == 0.0 => within(float as i64),
-            _ => Err(format!("doc_to_target: is {number}, which is no index of a choice")),
-        },
+        // A number with a point is none in Python either, whatever stands behind the point.
+        Json::Number(number) => number.as_i64().map_or_else(
+            || Err(format!("doc_to_target: is {number}, which is no index of a choice")),
+            within,
+        ),
         Json::String(text) => {
             let at = choices.iter().position(|choice| choice == text);
             let at = at.and_then(|at| i64::try_from(at).ok());

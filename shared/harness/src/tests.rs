@@ -371,6 +371,8 @@ fn functions_are_known_from_their_first_letter_to_their_last() {
         }
     }
     let keys = BASE.replace("doc_to_target: b", "doc_to_target: !function utils.f");
+    let shadowed = lookup.replace("m = {", "doc = {").replace("m[doc", "doc[doc");
+    assert!(read(&keys, &shadowed).is_err());
     let crate::task::Field::Native(rule) = read(&keys, lookup).unwrap().target else {
         panic!("no rule");
     };
@@ -547,7 +549,9 @@ fn first_asked(more: &str, row: Json) -> Result<crate::request::Asked, String> {
 #[test]
 fn rows_that_no_answer_gets_right_or_no_metric_is_taken_of_are_refused() {
     let choices = "output_type: multiple_choice\ndoc_to_choice: [\"x\", \"y\", \"z\"]\n";
-    let row = || json!({"q": "?", "k": 2, "o": 1, "l": [0, 1], "e": [], "t": ["a"]});
+    let row = || json!({"q": "?", "k": 2, "o": 1, "l": [0, 1], "e": [], "t": ["a"], "f": 0.0, "g": [1.0]});
+    let letters = "filter_list: [{name: x, filter: [{function: take_first}, {function: lowercase}]}]\n";
+    let changing = "metric_list: [{metric: exact_match, ignore_numbers: true}]";
     for (more, part) in [
         ("doc_to_target: \"[]\"".to_owned(), "is an empty list"),
         ("doc_to_target: e".to_owned(), "is an empty list"),
@@ -569,6 +573,17 @@ fn rows_that_no_answer_gets_right_or_no_metric_is_taken_of_are_refused() {
             "doc_to_target: t\nmetric_list: [{metric: exact_match}, {metric: chrf}]".to_owned(),
             "chrf is not defined for a doc_to_target that is a list",
         ),
+        (format!("{choices}doc_to_target: f"), "is 0.0, which is no index"),
+        (format!("{choices}doc_to_target: g"), "is 1.0, which is no index"),
+        (
+            format!("doc_to_target: k\n{letters}{changing}"),
+            "exact_match of what filter_list x leaves fails for every answer: 2 and \"a\" are no texts",
+        ),
+        (format!("doc_to_target: l\n{changing}"), "fails for every answer"),
+        (
+            format!("doc_to_target: \"[1, 'b']\"\n{changing}"),
+            "fails for every answer",
+        ),
         (
             "doc_to_target: t\nmetric_list: [{metric: bleu}]".to_owned(),
             "bleu is not defined",
@@ -579,6 +594,9 @@ fn rows_that_no_answer_gets_right_or_no_metric_is_taken_of_are_refused() {
     }
     for more in [
         "doc_to_target: t".to_owned(),
+        format!("doc_to_target: k\n{letters}"),
+        format!("doc_to_target: k\n{changing}"),
+        format!("doc_to_target: t\n{letters}{changing}"),
         format!("{choices}doc_to_target: o\nmetric_list: [{{metric: f1}}]"),
         format!("{choices}doc_to_target: k\nmetric_list: [{{metric: mcc}}]"),
         format!("{choices}doc_to_target: l\nmetric_list: [{{metric: acc}}]"),
