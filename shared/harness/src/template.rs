@@ -43,8 +43,9 @@ impl Default for Templates {
         }
         environment.set_unknown_method_callback(method);
         environment.set_formatter(|output, _, value| {
+            // A name that is not defined does not come here; an `if` without `else` does, and is nothing in Jinja too.
             if value.is_undefined() {
-                return Err(Error::from(ErrorKind::UndefinedError));
+                return Ok(());
             }
             output.write_str(&text(value)).map_err(Error::from)
         });
