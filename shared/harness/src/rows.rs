@@ -16,6 +16,29 @@ pub fn conform(rows: Vec<Row>) -> Vec<Row> {
     rows.into_iter().map(|row| shape.fit_row(row)).collect()
 }
 
+/// The rows of a JSON file as `datasets` reads them: an integer beyond those with a sign makes its column one of numbers with a
+/// point, and is one itself.
+#[must_use]
+pub fn signed(rows: Vec<Row>) -> Vec<Row> {
+    let fit = |(name, value)| (name, signed_value(value));
+    rows.into_iter().map(|row| row.into_iter().map(fit).collect()).collect()
+}
+
+fn signed_value(value: Json) -> Json {
+    match value {
+        Json::Number(number) if number.is_u64() && !number.is_i64() => {
+            let float = number.as_f64().and_then(Number::from_f64);
+            Json::Number(float.unwrap_or(number))
+        }
+        Json::Array(values) => values.into_iter().map(signed_value).collect(),
+        Json::Object(row) => row
+            .into_iter()
+            .map(|(name, value)| (name, signed_value(value)))
+            .collect(),
+        other => other,
+    }
+}
+
 /// What a column holds over all rows.
 #[derive(Default)]
 struct Shape {
@@ -196,6 +219,15 @@ mod tests {
         let read = rows(json!([{"a": 1, "d": {"x": 1}}, {"b": [1, 2.5], "a": 1.5, "d": {"y": null}}]));
         let expected = json!([{"a": 1.0, "d": {"x": 1, "y": null}, "b": null}, {"a": 1.5, "d": {"x": null, "y": null}, "b": [1.0, 2.5]}]);
         assert_eq!(json!(conform(read)), expected);
+    }
+
+    #[test]
+    fn integers_of_json_that_no_sign_fits_make_floats_of_their_column() {
+        let big = 12_345_678_901_234_567_890_u64;
+        let read = rows(json!([{"a": big, "l": [{"x": big}], "b": i64::MAX}, {"a": 5, "l": [], "b": 1}]));
+        let float = 12_345_678_901_234_567_890.0;
+        let expected = json!([{"a": float, "l": [{"x": float}], "b": i64::MAX}, {"a": 5.0, "l": [], "b": 1}]);
+        assert_eq!(json!(conform(signed(read))), expected);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 mod columns;
 mod exact;
 mod lines;
+mod moments;
 mod quotes;
 mod records;
 
@@ -14,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
+use columns::Form;
 pub(crate) use exact::exact;
 
 /// A data file that was named by a suite and exists.
@@ -90,9 +92,18 @@ impl DataFile {
 
     /// Opens the file.
     pub(crate) fn rows(&self) -> Result<Rows, RowError> {
+        self.opened(Form::Own)
+    }
+
+    /// Opens the file for rows as `datasets` gives them to Python.
+    pub(crate) fn rows_of_python(&self) -> Result<Rows, RowError> {
+        self.opened(Form::Python)
+    }
+
+    fn opened(&self, form: Form) -> Result<Rows, RowError> {
         let file = File::open(&self.path).map_err(RowError::whole)?;
         if matches!(self.format, Format::Parquet) {
-            return columns::rows(file);
+            return columns::rows(file, form);
         }
         let reader = BufReader::with_capacity(1 << 16, file);
         let text: Box<dyn BufRead> = match self.packing {

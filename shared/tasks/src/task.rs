@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use tidemill_domain::{
     Aggregation, Average, Benchmark, BenchmarkName, BlockRef, Digest, GraderSpec, Group, GroupMean, Item, Member,
-    Metric, MetricSource, Outline, Packer, Reasoning, Settings, WholeBenchmark,
+    Metric, MetricSource, Outline, Packer, Reasoning, Settings, WholeBenchmark, counted,
 };
 use tidemill_harness::filter::Chosen;
 use tidemill_harness::metric::{self, Measure};
@@ -141,7 +141,7 @@ fn distinct(entry: &TaskEntry, tasks: Vec<Task>, problems: &mut Problems) -> Vec
             continue;
         };
         if *known != task {
-            let place = entry.place.field(format!("task {}", task.name));
+            let place = place_of(entry, known);
             problems.warn(
                 place,
                 "is in several groups with different settings, of which the last count for all",
@@ -189,7 +189,7 @@ fn benchmark(
     problems: &mut Problems,
     sink: &mut dyn Sink,
 ) -> Result<Option<Benchmark>, Stopped> {
-    let place = entry.place.field(format!("task {}", task.name));
+    let place = place_of(entry, task);
     for unfit in unfit(task) {
         problems.error(place.clone(), format!("{}: {unfit}", task.place.file.display()));
     }
@@ -211,10 +211,18 @@ fn benchmark(
     if !items(entry, (task, &place), rows, pool, problems, &mut writer)? {
         return Ok(None);
     }
-    for notice in &task.notices {
-        problems.warn(place.clone(), notice.clone());
+    for notice in task.notices.iter().cloned().chain(own_examples(task)) {
+        problems.warn(place.clone(), notice);
     }
     writer.benchmark(name, task).map(Some)
+}
+
+/// Where a task is spoken of; one without a name is known by its file.
+fn place_of(entry: &TaskEntry, task: &Task) -> Place {
+    match task.name.is_empty() {
+        true => entry.place.field(format!("task of {}", task.place.file.display())),
+        false => entry.place.field(format!("task {}", task.name)),
+    }
 }
 
 /// Writes an item for each row. False where a row is at fault, which is reported.
@@ -230,6 +238,10 @@ fn items(
         problems.error(place.clone(), format!("no rows are left of {}", rows.label()));
         return Ok(false);
     };
+    if let Some(reason) = too_few(task, &rows, &pool) {
+        problems.error(place.clone(), reason);
+        return Ok(false);
+    }
     let mut asker = match Asker::new(task, first, std::mem::take(&mut pool.rows)) {
         Ok(asker) => asker,
         Err(reason) => {
@@ -259,6 +271,33 @@ fn items(
     let is_whole = faults.is_empty();
     faults.report(problems);
     Ok(is_whole)
+}
+
+/// Says that there are fewer rows to take examples from than each prompt needs.
+fn too_few(task: &Task, rows: &Split, pool: &Split) -> Option<String> {
+    let wanted = task.num_fewshot.filter(|wanted| *wanted > pool.rows.len())?;
+    let label = match task.shot_source() {
+        ShotSource::Samples(_) => "fewshot_config.samples".to_owned(),
+        ShotSource::Split(split) if split == task.evaluated_split() => rows.label(),
+        ShotSource::Split(_) => pool.label(),
+    };
+    Some(format!(
+        "{wanted} examples are wanted before each row, and {} are there to choose from in {label}; lower few_shot of the suite, or \
+         num_fewshot of {}",
+        counted(pool.rows.len() as u64, "row"),
+        task.place.file.display()
+    ))
+}
+
+/// Says that rows are examples of each other, and may be of themselves.
+fn own_examples(task: &Task) -> Option<String> {
+    task.shots_are_evaluated_rows().then(|| {
+        format!(
+            "no split is named for the examples before each row, so they come from {}, the rows that are evaluated: a row's own \
+             answer may stand in its prompt; name fewshot_split or training_split",
+            task.evaluated_split()
+        )
+    })
 }
 
 /// Where something is wrong, in a file where that is known, and what.

@@ -12,17 +12,31 @@ use parquet::record::reader::RowIter;
 use serde_json::{Map, Number, Value};
 use tidemill_domain::counted;
 
+use super::moments::Clocks;
 use super::{Row, RowError, Rows};
 
+/// In which form values come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Moments with their zone, single-precision numbers by their shortest decimal, bytes that are UTF-8 as text.
+    Own,
+    /// As `datasets` gives them to Python; bytes are left out.
+    Python,
+}
+
 /// Reads row by row. What the file holds beyond one broken row cannot be told, so the first error is the last.
-pub(super) fn rows(file: File) -> Result<Rows, RowError> {
+pub(super) fn rows(file: File, form: Form) -> Result<Rows, RowError> {
     let opened = guarded(|| {
         let reader = SerializedFileReader::new(file)?;
         let total = reader.metadata().file_metadata().num_rows().unsigned_abs();
         let packed = packed_otherwise(reader.metadata());
-        Ok((total, packed, RowIter::from_file_into(Box::new(reader))))
+        let clocks = match form {
+            Form::Own => None,
+            Form::Python => Some(Clocks::of(reader.metadata().file_metadata().schema_descr())),
+        };
+        Ok(((total, packed, clocks), RowIter::from_file_into(Box::new(reader))))
     });
-    let (total, packed, mut records) = opened.map_err(RowError::whole)?;
+    let ((total, packed, clocks), mut records) = opened.map_err(RowError::whole)?;
     if let Some(message) = packed {
         return Err(RowError::whole(message));
     }
@@ -37,7 +51,7 @@ pub(super) fn rows(file: File) -> Result<Rows, RowError> {
                 number,
                 format!("is missing: the file announces {}", counted(total, "row")),
             )),
-            Ok(Some(record)) => row(record, number),
+            Ok(Some(record)) => row(record, number, clocks.as_ref()),
             Err(message) => Err(RowError::at(number, message)),
         };
         ended = row.is_err();
@@ -72,11 +86,11 @@ fn packed_otherwise(metadata: &ParquetMetaData) -> Option<String> {
     ))
 }
 
-fn row(record: parquet::record::Row, number: u64) -> Result<Row, RowError> {
+fn row(record: parquet::record::Row, number: u64, clocks: Option<&Clocks>) -> Result<Row, RowError> {
     let fields = record.into_columns();
-    let unread = fields.iter().filter(|(_, field)| holds_bytes(field));
+    let unread = fields.iter().filter(|(_, field)| holds_bytes(field, clocks.is_some()));
     let unread = unread.map(|(name, _)| name.clone()).collect();
-    let columns = object(&fields).map_err(|message| RowError::at(number, message))?;
+    let columns = object(&fields, None, clocks).map_err(|message| RowError::at(number, message))?;
     Ok(Row {
         number,
         columns,
@@ -84,22 +98,34 @@ fn row(record: parquet::record::Row, number: u64) -> Result<Row, RowError> {
     })
 }
 
-fn object(fields: &[(String, Field)]) -> Result<Map<String, Value>, String> {
+/// The fields of a row, or of a part of a column, which is named then.
+fn object(
+    fields: &[(String, Field)],
+    column: Option<&str>,
+    clocks: Option<&Clocks>,
+) -> Result<Map<String, Value>, String> {
     let mut columns = Map::new();
     for (index, (name, field)) in fields.iter().enumerate() {
         if fields.iter().take(index).any(|(known, _)| known == name) {
             return Err(format!("names column {name:?} twice"));
         }
         // What is no text, a picture for one, is left out: a template that uses it is told so.
-        if !holds_bytes(field) {
-            let value = value(field).map_err(|message| format!("column {name}: {message}"))?;
+        if !holds_bytes(field, clocks.is_some()) {
+            let place = (column.unwrap_or(name), name.as_str());
+            let value = value(field, place, clocks).map_err(|message| format!("column {name}: {message}"))?;
             columns.insert(name.clone(), value);
         }
     }
     Ok(columns)
 }
 
-fn value(field: &Field) -> Result<Value, String> {
+/// `place` is the column, and the part of it that the field is.
+fn value(field: &Field, place: (&str, &str), clocks: Option<&Clocks>) -> Result<Value, String> {
+    if let Some(clocks) = clocks
+        && let Some(value) = clocks.value(field, place)?
+    {
+        return Ok(value);
+    }
     match field {
         // The shortest decimal of a single-precision number, not the digits of its widening.
         Field::Float(number) => finite(number.to_string().parse().unwrap_or(f64::NAN)),
@@ -110,40 +136,44 @@ fn value(field: &Field) -> Result<Value, String> {
         },
         Field::Group(row) => {
             let fields = row.get_column_iter().map(|(name, field)| (name.clone(), field.clone()));
-            object(&fields.collect::<Vec<_>>()).map(Value::Object)
+            object(&fields.collect::<Vec<_>>(), Some(place.0), clocks).map(Value::Object)
         }
-        Field::ListInternal(list) => list.elements().iter().map(value).collect(),
+        Field::ListInternal(list) => list
+            .elements()
+            .iter()
+            .map(|element| value(element, place, clocks))
+            .collect(),
         Field::MapInternal(map) => {
             let entries = map
                 .entries()
                 .iter()
-                .map(|(key, field)| Ok((key_text(key)?, value(field)?)));
+                .map(|(key, field)| Ok((key_text(key, place, clocks)?, value(field, place, clocks)?)));
             entries.collect::<Result<Map<_, _>, String>>().map(Value::Object)
         }
         plain => Ok(plain.to_json_value()),
     }
 }
 
-/// Bytes that are no text, or a list or map of such.
-fn holds_bytes(field: &Field) -> bool {
+/// Bytes that are no text, or any that the file does not call text, or a list or map of such.
+fn holds_bytes(field: &Field, any: bool) -> bool {
     match field {
-        Field::Bytes(bytes) => std::str::from_utf8(bytes.data()).is_err(),
-        Field::ListInternal(list) => list.elements().iter().any(holds_bytes),
+        Field::Bytes(bytes) => any || std::str::from_utf8(bytes.data()).is_err(),
+        Field::ListInternal(list) => list.elements().iter().any(|element| holds_bytes(element, any)),
         Field::MapInternal(map) => map
             .entries()
             .iter()
-            .any(|(key, field)| holds_bytes(key) || holds_bytes(field)),
+            .any(|(key, field)| holds_bytes(key, any) || holds_bytes(field, any)),
         _ => false,
     }
 }
 
-fn finite(number: f64) -> Result<Value, String> {
+pub(super) fn finite(number: f64) -> Result<Value, String> {
     let number = Number::from_f64(number).ok_or_else(|| "holds a number that is not finite".to_owned())?;
     Ok(Value::Number(number))
 }
 
-fn key_text(key: &Field) -> Result<String, String> {
-    match value(key)? {
+fn key_text(key: &Field, place: (&str, &str), clocks: Option<&Clocks>) -> Result<String, String> {
+    match value(key, place, clocks)? {
         Value::String(text) => Ok(text),
         other => Ok(other.to_string()),
     }

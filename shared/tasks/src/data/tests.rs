@@ -4,9 +4,9 @@ use std::io::Write;
 use std::sync::Arc;
 
 use parquet::basic::Compression;
-use parquet::data_type::{ByteArray, ByteArrayType, FloatType, Int64Type};
+use parquet::data_type::{ByteArray, ByteArrayType, FloatType, Int32Type, Int64Type};
 use parquet::file::properties::WriterProperties;
-use parquet::file::writer::SerializedFileWriter;
+use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::parser::parse_message_type;
 use serde_json::json;
 
@@ -162,6 +162,93 @@ fn parquet_rows_keep_their_types_and_lists() {
         rows("a.parquet", &parquet(Compression::ZSTD(Default::default()))),
         expected
     );
+}
+
+/// A file of optional columns, each with one value and a null behind it.
+fn parquet_of(schema: &str, write: &[&dyn Fn(&mut SerializedColumnWriter<'_>)]) -> Vec<u8> {
+    let schema = Arc::new(parse_message_type(schema).unwrap());
+    let mut writer = SerializedFileWriter::new(Vec::new(), schema, Arc::default()).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    for write in write {
+        let mut column = group.next_column().unwrap().unwrap();
+        write(&mut column);
+        column.close().unwrap();
+    }
+    group.close().unwrap();
+    writer.into_inner().unwrap()
+}
+
+/// What `datasets` 5.2.0 and Python's `str` make of such columns.
+#[test]
+fn parquet_values_of_task_files_are_those_of_python() {
+    let schema = "message rows {
+        optional int64 naive (TIMESTAMP(MICROS,false)); optional int64 zoned (TIMESTAMP(MILLIS,true));
+        optional int64 fine (TIMESTAMP(NANOS,false)); optional int32 time (TIME(MILLIS,false)); optional int64 exact (TIME(NANOS,false));
+        optional float x; optional binary raw; optional int64 u (INTEGER(64,false)); optional int64 n;
+        optional group part { optional int64 naive (TIMESTAMP(MICROS,false)); }
+    }";
+    let long = |value: i64| {
+        move |column: &mut SerializedColumnWriter<'_>| {
+            let levels = [1, 0];
+            column
+                .typed::<Int64Type>()
+                .write_batch(&[value], Some(&levels), None)
+                .unwrap();
+        }
+    };
+    let nested = |column: &mut SerializedColumnWriter<'_>| {
+        let column = column.typed::<Int64Type>();
+        column
+            .write_batch(&[1_577_872_800_000_000], Some(&[2, 0]), None)
+            .unwrap();
+    };
+    let time = |column: &mut SerializedColumnWriter<'_>| {
+        let column = column.typed::<Int32Type>();
+        column.write_batch(&[3_723_000], Some(&[1, 0]), None).unwrap();
+    };
+    let float = |column: &mut SerializedColumnWriter<'_>| {
+        column
+            .typed::<FloatType>()
+            .write_batch(&[0.1], Some(&[1, 0]), None)
+            .unwrap();
+    };
+    let raw = |column: &mut SerializedColumnWriter<'_>| {
+        let bytes = [ByteArray::from("ab")];
+        column
+            .typed::<ByteArrayType>()
+            .write_batch(&bytes, Some(&[1, 0]), None)
+            .unwrap();
+    };
+    let file = |fine: i64, exact: i64| {
+        let (naive, zoned) = (long(1_577_872_800_000_000), long(1_577_872_800_040));
+        let (fine, exact, unsigned, plain) = (long(fine), long(exact), long(-1), long(7));
+        parquet_of(
+            schema,
+            &[
+                &naive, &zoned, &fine, &time, &exact, &float, &raw, &unsigned, &plain, &nested,
+            ],
+        )
+    };
+    let read = |bytes: &[u8]| {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("a.parquet"), bytes).unwrap();
+        let file = DataFile::locate("a.parquet", folder.path()).unwrap();
+        let rows: Vec<_> = file.rows_of_python().unwrap().collect();
+        rows
+    };
+    let rows = read(&file(1_577_872_800_000_000_001, 3_723_000_004_000));
+    let row = rows[0].as_ref().unwrap();
+    assert_eq!(
+        Value::Object(row.columns.clone()),
+        json!({
+            "naive": "2020-01-01 10:00:00", "zoned": "2020-01-01 10:00:00.040000+00:00",
+            "fine": "2020-01-01 10:00:00.000000001", "time": "01:02:03", "exact": "01:02:03.000004",
+            "x": 0.100_000_001_490_116_12, "u": u64::MAX, "n": 7, "part": {"naive": "2020-01-01 10:00:00"}
+        })
+    );
+    assert_eq!(row.unread, ["raw"]);
+    let said = read(&file(0, 1)).remove(0).unwrap_err();
+    assert!(said.message.contains("billionths of seconds"), "{}", said.message);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use tidemill_harness::rows::{Row, conform, typed};
+use tidemill_harness::rows::{Row, conform, signed, typed};
 use tidemill_harness::task::Dataset;
 
 use crate::data::{DataFile, exact, is_file};
@@ -43,6 +43,9 @@ impl Split {
     }
 
     fn labelled(&self, files: &str) -> String {
+        if files.is_empty() {
+            return format!("split {:?}", self.name);
+        }
         format!("{files}: {}", self.name)
     }
 
@@ -187,7 +190,7 @@ fn read_one(written: &str, folder: &Path, dataset: &Dataset) -> Result<Vec<(u64,
     let lowered = written.to_lowercase();
     if lowered.ends_with(".json") {
         let rows = json(&folder.join(written)).map_err(|error| format!("{written}: {error}"))?;
-        return Ok((1..).zip(rows).collect());
+        return Ok((1..).zip(signed(rows)).collect());
     }
     if dataset.column_names.is_some() {
         return Err("dataset_kwargs.column_names: files without a header are not read here; give them one".to_owned());
@@ -198,16 +201,17 @@ fn read_one(written: &str, folder: &Path, dataset: &Dataset) -> Result<Vec<(u64,
         None => format!("{written}: {}", error.message),
     };
     let (mut numbers, mut rows) = (Vec::new(), Vec::new());
-    for row in file.rows().map_err(located)? {
+    for row in file.rows_of_python().map_err(located)? {
         let row = row.map_err(located)?;
         numbers.push(row.number);
         rows.push(row.columns);
     }
-    let is_csv = lowered
-        .trim_end_matches(".gz")
-        .trim_end_matches(".zst")
-        .ends_with(".csv");
-    let rows = if is_csv { typed(rows) } else { rows };
+    let unpacked = lowered.trim_end_matches(".gz").trim_end_matches(".zst");
+    let rows = match unpacked.rsplit('.').next() {
+        Some("csv") => typed(rows),
+        Some("parquet") => rows,
+        _ => signed(rows),
+    };
     Ok(numbers.into_iter().zip(rows).collect())
 }
 

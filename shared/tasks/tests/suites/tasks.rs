@@ -206,7 +206,7 @@ fn what_a_task_cannot_have_is_named_with_its_file_line_and_key() {
         (
             mapped,
             "num_fewshot: 9\n",
-            "num_fewshot: 9 examples are wanted, and 2 rows are there",
+            "9 examples are wanted before each row, and 2 rows are there to choose from in rows.jsonl: test",
         ),
         (mapped, "description: \"{{ absent }}\"\n", "row 1: description: "),
         (
@@ -459,4 +459,85 @@ fn shared_settings_that_a_task_does_not_take_are_warned_of() {
         "{said}"
     );
     assert_eq!(folder("task = \"t.yaml\"\ndatasets = \"sets.toml\"\n").warnings(), "");
+}
+
+#[test]
+fn examples_from_the_evaluated_rows_are_warned_of_and_too_few_are_an_error_of_the_task() {
+    let suite = "task = \"t.yaml\"\ndatasets = \"sets.toml\"\n";
+    let with = |more: &str, shots: &str| {
+        folder(&format!("{suite}{shots}"))
+            .with("sets.toml", MAPPING.to_owned() + "splits.dev = \"rows.jsonl\"\n")
+            .with("t.yaml", format!("{CHOICES}{more}"))
+    };
+    let warnings = |more: &str, shots: &str| with(more, shots).warnings();
+    for (more, shots) in [("num_fewshot: 1\n", ""), ("", "few_shot = 1\n")] {
+        let said = warnings(more, shots);
+        assert!(
+            said.contains("field task t: no split is named for the examples before each row")
+                && said.contains("a row's own answer may stand in its prompt"),
+            "{said}"
+        );
+    }
+    for more in [
+        "num_fewshot: 1\nfewshot_split: dev\n",
+        "num_fewshot: 1\ntraining_split: dev\n",
+        "num_fewshot: 0\n",
+    ] {
+        assert_eq!(warnings(more, ""), "", "{more}");
+    }
+    let said = with("fewshot_split: dev\n", "few_shot = 3\n").errors();
+    assert_eq!(
+        said,
+        "suite.toml:4: benchmark 1: field task t: 3 examples are wanted before each row, and 2 rows are there to choose from in \
+         rows.jsonl: dev; lower few_shot of the suite, or num_fewshot of t.yaml"
+    );
+}
+
+#[test]
+fn a_task_without_a_name_or_rows_is_said_so_in_words() {
+    let suite = "task = \"t.yaml\"\ndatasets = \"sets.toml\"\n";
+    let said = folder(suite)
+        .with("t.yaml", CHOICES.replace("task: t", "task: null"))
+        .errors();
+    assert!(said.contains("field task of t.yaml: a benchmark name"), "{said}");
+    let none = MAPPING.replace("\"rows.jsonl\"", "[]");
+    let said = folder(suite).with("sets.toml", none).errors();
+    assert!(said.contains("no rows are left of split \"test\""), "{said}");
+}
+
+#[test]
+fn integers_of_each_format_are_those_of_the_harness() {
+    let task = |name: &str, file: &str| {
+        format!(
+            "task: {name}\ndataset_path: {name}\ndataset_kwargs: {{data_files: {{test: {file}}}}}\ntest_split: test\n\
+             doc_to_text: \"{{{{big}}}}\"\ndoc_to_target: big\n"
+        )
+    };
+    for (name, file, rows, text) in [
+        ("csv", "r.csv", "big\n12345678901234567890\n", "12345678901234567890"),
+        (
+            "json",
+            "r.jsonl",
+            "{\"big\": 12345678901234567890}\n",
+            "1.2345678901234567e+19",
+        ),
+        (
+            "json",
+            "r.json",
+            "[{\"big\": 12345678901234567890}]\n",
+            "1.2345678901234567e+19",
+        ),
+    ] {
+        let folder = folder("task = \"n.yaml\"\n")
+            .with("n.yaml", task(name, file))
+            .with(file, rows);
+        let mut collected = Collected::default();
+        let manifest = folder.load_into(&mut collected).unwrap().manifest;
+        let item = collected.items(&manifest, 0).next().unwrap();
+        assert_eq!(
+            (item.prompt.clone(), item.targets.clone()),
+            (Prompt::Text(text.to_owned()), vec![text.to_owned()]),
+            "{file}"
+        );
+    }
 }
