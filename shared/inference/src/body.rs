@@ -241,11 +241,34 @@ const fn echo_body<'a>(model: &'a str, prompt: PromptBody<'a>, max_tokens: u32) 
 struct DetokenizeBody<'a> {
     model: &'a str,
     tokens: &'a [u32],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    skip_special_tokens: Option<bool>,
 }
 
 /// The body that asks for the text of `tokens`.
 pub(crate) fn detokenize(model: &str, tokens: &[u32]) -> Bytes {
-    encode(&DetokenizeBody { model, tokens }, tokens.len() * 7)
+    let skip_special_tokens = None;
+    encode(
+        &DetokenizeBody {
+            model,
+            tokens,
+            skip_special_tokens,
+        },
+        tokens.len() * 7,
+    )
+}
+
+/// The same, with the text of special tokens, which a prompt may hold; an engine that always tells it passes the field over.
+pub(crate) fn detokenize_all(model: &str, tokens: &[u32]) -> Bytes {
+    let skip_special_tokens = Some(false);
+    encode(
+        &DetokenizeBody {
+            model,
+            tokens,
+            skip_special_tokens,
+        },
+        tokens.len() * 7,
+    )
 }
 
 /// The body that asks for one token, so that the usage tells how long `prompt` is.

@@ -21,6 +21,7 @@ mod vllm;
 mod classify;
 mod complaint;
 mod likelihood;
+mod repeats;
 mod retry_after;
 mod windows;
 

@@ -7,6 +7,7 @@
 use tidemill_domain::{ChoiceScore, counted};
 
 use crate::classify::{hidden_error, settle};
+use crate::repeats::{Repeated, compare};
 use crate::text::Text;
 use crate::wire::{EchoReply, Logprobs};
 use crate::{HttpOutcome, Scoring, Verdict};
@@ -52,9 +53,18 @@ pub fn classify_score(
     Ok(verdict)
 }
 
-/// What the outcome of an echo request for a prompt of `tokens` tokens means, of which those from `border` on are scored.
-pub(crate) fn classify_tokens(outcome: &HttpOutcome, tokens: usize, border: usize, generated: u32) -> Verdict<Scored> {
-    settle_echo(outcome, Asked::Tokens(tokens), generated, |echo| echo.sum(border))
+/// What the outcome of an echo request for a prompt of `tokens` tokens means, of which those from `border` on are scored: their
+/// texts, as the server tells them, are added to `told`.
+pub(crate) fn classify_tokens(
+    outcome: &HttpOutcome,
+    (tokens, border): (usize, usize),
+    generated: u32,
+    told: &mut String,
+) -> Verdict<Scored> {
+    settle_echo(outcome, Asked::Tokens(tokens), generated, |echo| {
+        told.extend(echo.tokens.iter().skip(border).map(|token| &**token));
+        echo.sum(border)
+    })
 }
 
 fn settle_echo(
@@ -87,11 +97,49 @@ enum Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// Whether an answer of `text` with `logprobs` log-probabilities repeats it before `generated` tokens.
-    fn is_echoed(self, text: Option<&str>, logprobs: usize, generated: usize) -> bool {
-        match self {
+    /// How many tokens the prompt is whose answer has the text and so many log-probabilities, those of `generated` tokens at the
+    /// end or not; `told` is how many the server says.
+    fn count(self, text: Option<&str>, logprobs: usize, told: Option<usize>, generated: usize) -> Result<usize, Fault> {
+        let is_of = |count: usize| logprobs == count || logprobs == count + generated;
+        let implausible = |count: usize| {
+            let tokens = counted(count as u64, "token");
+            Err(Fault::Implausible(format!("{logprobs} for {tokens} of the prompt")))
+        };
+        let is_echoed = match self {
             Self::Text(prompt) => text.is_some_and(|text| text.starts_with(prompt)),
-            Self::Tokens(count) => logprobs == count || logprobs == count + generated,
+            Self::Tokens(sent) => is_of(sent),
+        };
+        if !is_echoed && logprobs == generated {
+            return Err(Fault::NotEchoed("echo was ignored"));
+        }
+        match (self, told) {
+            // A server that puts a token in front, or leaves one out, has read something else than was sent.
+            (Self::Tokens(sent), told) if is_of(sent) && told.is_none_or(|told| told == sent) => Ok(sent),
+            (Self::Tokens(sent), _) => implausible(sent),
+            (Self::Text(_), Some(told)) if is_of(told) => Ok(told),
+            (Self::Text(_), _) if !is_echoed => Err(Fault::NotEchoed("echo was ignored")),
+            (Self::Text(_), Some(told)) => implausible(told),
+            (Self::Text(_), None) => Ok(logprobs - generated.min(logprobs)),
+        }
+    }
+
+    /// Refuses an echo of something else: a server that cuts a long prompt gives numbers that look like any others.
+    fn compare(self, text: Option<&str>, tokens: &[Text<'_>]) -> Result<(), Fault> {
+        let Self::Text(prompt) = self else { return Ok(()) };
+        let by_text = text.filter(|text| !text.is_empty()).map(|text| compare(text, prompt));
+        let by_tokens = || {
+            let joined: String = tokens.iter().map(|token| &**token).collect();
+            compare(&joined, prompt)
+        };
+        // Some servers show start tokens that are written as no text at all: nothing is missing then.
+        let tells_all = || tokens.iter().all(|token| !token.is_empty());
+        match by_text {
+            Some(Repeated::Cut) => Err(Fault::Cut),
+            Some(Repeated::Whole) if tells_all() && by_tokens() == Repeated::Cut => Err(Fault::Cut),
+            Some(Repeated::Whole) => Ok(()),
+            None if by_tokens() == Repeated::Whole => Ok(()),
+            None if by_tokens() == Repeated::Cut => Err(Fault::Cut),
+            _ => Err(Fault::Implausible("the echo is not the prompt".to_owned())),
         }
     }
 }
@@ -107,6 +155,8 @@ enum Fault {
     NotEchoed(&'static str),
     /// The numbers cannot be right.
     Implausible(String),
+    /// The server read a part of the prompt, and said nothing.
+    Cut,
 }
 
 impl From<Fault> for Verdict<Scored> {
@@ -116,6 +166,9 @@ impl From<Fault> for Verdict<Scored> {
                 detail: format!("the server gives no log-probabilities of the prompt: {what}"),
             },
             Fault::Implausible(what) => implausible(&what),
+            Fault::Cut => Self::Overflow {
+                detail: "the server cut the prompt without a word: it echoes a part of it".to_owned(),
+            },
         }
     }
 }
@@ -134,8 +187,8 @@ struct Echo<'a> {
 pub const ROUNDING: f64 = 1e-3;
 
 impl<'a> Echo<'a> {
-    /// The gate: echoed at all, one number a token and one of the most probable token beside it, none missing but the first,
-    /// none above 0, and not all 0.
+    /// The gate: echoed at all and all of it, one number a token and one of the most probable token beside it, none missing but
+    /// the first, none above 0, and not all 0.
     fn check(reply: EchoReply<'a>, asked: Asked<'_>, generated: usize) -> Result<Self, Fault> {
         let usage = reply.usage.unwrap_or_default();
         let Some(choice) = reply.choices.into_iter().flatten().next() else {
@@ -157,21 +210,9 @@ impl<'a> Echo<'a> {
             let what = format!("{} for {}", logprobs.len(), counted(tokens.len() as u64, "token"));
             return Err(Fault::Implausible(what));
         }
-        let echoed = asked.is_echoed(text.as_deref(), logprobs.len(), generated);
-        let count = match usage.prompt_tokens.map(|count| count as usize) {
-            _ if !echoed && logprobs.len() == generated => return Err(Fault::NotEchoed("echo was ignored")),
-            Some(count) if logprobs.len() == count || logprobs.len() == count + generated => count,
-            _ if !echoed => return Err(Fault::NotEchoed("echo was ignored")),
-            Some(count) => {
-                let what = format!(
-                    "{} for {} of the prompt",
-                    logprobs.len(),
-                    counted(count as u64, "token")
-                );
-                return Err(Fault::Implausible(what));
-            }
-            None => logprobs.len() - generated.min(logprobs.len()),
-        };
+        let told = usage.prompt_tokens.map(|count| count as usize);
+        let count = asked.count(text.as_deref(), logprobs.len(), told, generated)?;
+        asked.compare(text.as_deref(), &tokens[..count])?;
         let best = top_logprobs.unwrap_or_default().into_iter();
         let mut best: Vec<Option<f64>> = best.map(|best| best.and_then(|best| best.0)).collect();
         // The first token of a prompt has no likelihood anywhere: a prompt of one says nothing of what the server gives.

@@ -75,6 +75,7 @@ struct Learnt {
     refuses_stream_options: AtomicBool,
     refuses_zero_tokens: AtomicBool,
     no_metrics: NoMetrics,
+    sglang: sglang::Learnt,
 }
 
 /// When an engine was last found to have no metrics. Another one may have taken its place, so it is asked again.
@@ -144,6 +145,16 @@ impl OpenAi {
     /// Which engine it is.
     pub(crate) const fn kind(&self) -> EngineKind {
         self.capabilities.kind
+    }
+
+    /// What only an SGLang says of itself.
+    pub(crate) fn learnt_of_sglang(&self) -> &sglang::Learnt {
+        &self.learnt.sglang
+    }
+
+    /// The longest prompt plus answer in tokens, as the server said when it joined.
+    pub(crate) fn context_length(&self) -> Option<u32> {
+        self.described.context_length
     }
 
     pub(crate) const fn client(&self) -> &Client {

@@ -5,13 +5,17 @@
 //! - Likelihoods come from its own `/generate`: it gives the log-probabilities of a prompt from `logprob_start_len` on, of which
 //!   the first is always null, and reuses its prefix cache up to there. So it is asked from the last token of the context on:
 //!   the continuation is then covered exactly, and the context that all choices share is computed once. How many tokens the
-//!   context is, is asked first, once an item.
+//!   context is, is asked first, once an item; how many it puts before any text, once.
+//! - Started with `--allow-auto-truncate` it cuts prompts that are too long and says nothing: an answer for as many tokens as its
+//!   scheduler takes none of is one for a part of the prompt.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tidemill_domain::{ChoiceScore, EngineKind, counted};
+use tokio::sync::{Mutex, OnceCell};
+use tokio::time::Instant;
 
 use crate::body::{KeepStop, Words};
 use crate::classify::settle;
@@ -19,7 +23,7 @@ use crate::continuation::Traits;
 use crate::dialect::{Dialect, HasPenalties, TellsTokens};
 use crate::http::{Endpoint, Exchange};
 use crate::likelihood::{NO_BEST, implausible, plausible, unknown_best, unknown_first};
-use crate::{Attempt, Capabilities, Connection, HttpOutcome, OpenAi, Scored, Scoring, Verdict};
+use crate::{Attempt, Capabilities, Connection, HttpOutcome, OpenAi, Scored, Scoring, Verdict, windows};
 
 /// How long its settings are waited for; a busy scheduler tells them between two steps.
 const INFO_TIMEOUT: Duration = Duration::from_secs(10);
@@ -95,8 +99,13 @@ pub(crate) async fn score(
     connection: Connection,
 ) -> Attempt<Scored> {
     let mut requests = 0;
-    if scoring.context_tokens.is_none() && !scoring.context().is_empty() {
-        match engine.count_context(scoring, connection).await {
+    if scoring.context_tokens.is_none() {
+        let counted = if scoring.context().is_empty() {
+            count_start(engine, scoring, connection).await
+        } else {
+            engine.count_context(scoring, connection).await
+        };
+        match counted {
             Ok(counting) => requests += counting,
             Err(failed) => return failed,
         }
@@ -121,6 +130,13 @@ pub(crate) async fn score(
                 Verdict::retry("the continuation is no token of its own")
             }
         });
+        let read = match &verdict {
+            Verdict::Done(scored) => Some(scored.prompt_tokens),
+            _ => earlier.map(|at| at + 1),
+        };
+        if let Some(verdict) = cut(engine, read, connection, &mut requests).await {
+            return Attempt { verdict, requests };
+        }
         match earlier {
             Some(at) => border = at,
             None => return Attempt { verdict, requests },
@@ -128,18 +144,97 @@ pub(crate) async fn score(
     }
 }
 
+/// What an answer means for which the engine `read` as many tokens as it reads of a prompt that it cuts.
+async fn cut(
+    engine: &OpenAi,
+    read: Option<u64>,
+    connection: Connection,
+    requests: &mut u32,
+) -> Option<Verdict<Scored>> {
+    let read = read?;
+    let longest = cut_beyond(engine, connection, requests).await?;
+    (read > longest as u64).then(|| Verdict::Overflow {
+        detail: format!(
+            "the server cut the prompt without a word: it read {} and takes {longest} at most (--allow-auto-truncate)",
+            counted(read, "token")
+        ),
+    })
+}
+
+/// Counts the tokens that the engine puts before any text, which it is asked once. The requests that it took.
+async fn count_start(
+    engine: &OpenAi,
+    scoring: &mut Scoring<'_>,
+    connection: Connection,
+) -> Result<u32, Attempt<Scored>> {
+    let mut requests = 0;
+    let start = engine.learnt_of_sglang().start_tokens.get_or_try_init(async || {
+        // One that does not tell it is taken to put none: the first token's likelihood is then unknown, and nothing is scored.
+        let told = windows::tokenize(engine, "", connection, &mut requests).await?;
+        Ok(told.map_or(0, |told| told.tokens.len() as u64))
+    });
+    match start.await {
+        Ok(start) => {
+            scoring.context_tokens = Some(*start);
+            Ok(requests)
+        }
+        Err(verdict) => Err(Attempt { verdict, requests }),
+    }
+}
+
 /// How many tokens less than the context an input has at most where the scheduler does not say it: one of the context stays free,
 /// five are kept for the answer, and the input must be shorter than what is left.
 const KEPT_FREE: usize = 7;
 
-#[derive(Deserialize)]
+/// How long what the scheduler said is believed: another server may have taken its place.
+const INFO_FOR: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Clone, Copy, Deserialize)]
 struct ServerInfo {
     /// Inputs must be shorter.
     max_req_input_len: usize,
+    /// Longer ones are cut, not refused.
+    allow_auto_truncate: Option<bool>,
+}
+
+/// What an engine said of itself.
+#[derive(Debug, Default)]
+pub(crate) struct Learnt {
+    /// Tokens that it puts before any text.
+    start_tokens: OnceCell<u64>,
+    /// The scheduler's limits, and when it was asked for them.
+    info: Mutex<Option<(Instant, Option<ServerInfo>)>>,
 }
 
 /// The longest prompt that is taken by an engine with such a context, in tokens. The room of its cache may allow less.
 pub(crate) async fn longest_prompt(engine: &OpenAi, context: usize, connection: Connection) -> usize {
+    match ask_info(engine, connection).await {
+        Some(info) => info.max_req_input_len.saturating_sub(1),
+        None => context.saturating_sub(KEPT_FREE),
+    }
+}
+
+/// The longest prompt that is read as a whole by an engine that cuts longer ones, as it does when it was started with
+/// `--allow-auto-truncate`; `None` where it refuses them, or nothing is known of its context either.
+async fn cut_beyond(engine: &OpenAi, connection: Connection, requests: &mut u32) -> Option<usize> {
+    let mut known = engine.learnt_of_sglang().info.lock().await;
+    let info = match *known {
+        Some((at, info)) if at.elapsed() < INFO_FOR => info,
+        _ => {
+            *requests += 1;
+            let info = ask_info(engine, connection).await;
+            *known = Some((Instant::now(), info));
+            info
+        }
+    };
+    match info {
+        Some(info) if info.allow_auto_truncate == Some(false) => None,
+        Some(info) => Some(info.max_req_input_len.saturating_sub(1)),
+        None => Some((engine.context_length()? as usize).saturating_sub(KEPT_FREE)),
+    }
+}
+
+async fn ask_info(engine: &OpenAi, connection: Connection) -> Option<ServerInfo> {
     let told = engine
         .client()
         .get(Endpoint::ServerInfo, connection, INFO_TIMEOUT)
@@ -150,12 +245,9 @@ pub(crate) async fn longest_prompt(engine: &OpenAi, context: usize, connection: 
         ..
     } = told
     else {
-        return context.saturating_sub(KEPT_FREE);
+        return None;
     };
-    match serde_json::from_slice::<ServerInfo>(&body) {
-        Ok(info) => info.max_req_input_len.saturating_sub(1),
-        Err(_) => context.saturating_sub(KEPT_FREE),
-    }
+    serde_json::from_slice(&body).ok()
 }
 
 /// How likely the tokens from `border` on are, which is at least 1.
@@ -171,7 +263,14 @@ pub(crate) async fn score_tokens(
         .post(Endpoint::Generate, body(Prompt::Tokens(tokens), border), connection)
         .await;
     let verdict = settle(&outcome, |body| {
-        read(body, border).unwrap_or_else(|Earlier(_)| implausible("fewer tokens than were sent"))
+        match read(body, border).unwrap_or_else(|Earlier(_)| implausible("fewer tokens than were sent")) {
+            Verdict::Done(scored) if scored.prompt_tokens != tokens.len() as u64 => implausible(&format!(
+                "those of {} for {} that were sent",
+                counted(scored.prompt_tokens, "token"),
+                tokens.len()
+            )),
+            verdict => verdict,
+        }
     });
     Attempt { verdict, requests }
 }

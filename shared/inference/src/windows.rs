@@ -4,14 +4,18 @@
 //! question and is never left out. The text's tokens are cut as EleutherAI/lm-evaluation-harness cuts them for servers
 //! (`lm_eval/utils.py`, `get_rolling_token_windows`, with a context of one token): each token is scored once, the first window
 //! begins with the start token, each next one with the last token before it, and the last one reaches back as far as it has room.
+//!
+//! Which tokens a text is, the engine alone says. What was scored counts only if its tokens' texts, laid together, are the text.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use tidemill_domain::{ChoiceScore, EngineKind};
+use tidemill_domain::{ChoiceScore, EngineKind, counted};
 
 use crate::classify::settle;
 use crate::http::{Endpoint, Exchange};
 use crate::likelihood::classify_tokens;
+use crate::repeats::is_equal;
+use crate::wire::Detokenized;
 use crate::{Attempt, Connection, HttpOutcome, OpenAi, Scored, Scoring, Verdict, sglang};
 
 /// Start tokens that a text may have before it: one that is written and one that the tokenizer adds.
@@ -51,8 +55,9 @@ struct TokenizeBody<'a> {
 }
 
 #[derive(Deserialize)]
-struct Tokenized {
-    tokens: Vec<u32>,
+pub(crate) struct Tokenized {
+    pub(crate) tokens: Vec<u32>,
+    count: Option<usize>,
     max_model_len: Option<usize>,
 }
 
@@ -65,7 +70,7 @@ struct Cut {
 }
 
 /// Scores in windows what was refused for its length by `refused`; that stands where `choice` is no whole text, or the engine does
-/// not tell its tokens.
+/// not tell its tokens or what they are the text of.
 pub(crate) async fn score(
     engine: &OpenAi,
     scoring: &Scoring<'_>,
@@ -82,20 +87,31 @@ pub(crate) async fn score(
         Ok(None) => return Attempt { requests, ..refused },
         Err(verdict) => return Attempt { verdict, requests },
     };
-    let mut whole = NOTHING;
+    let (mut whole, mut told) = (NOTHING, String::new());
     for window in windows(cut.start, cut.tokens.len(), cut.room) {
         let tokens = &cut.tokens[window.begin..window.end];
-        let attempt = score_window(engine, tokens, window.border - window.begin, connection).await;
+        let border = window.border - window.begin;
+        let attempt = score_window(engine, tokens, border, connection, &mut told).await;
         requests += attempt.requests;
         match attempt.verdict {
             Verdict::Done(part) => add(&mut whole, &part),
             verdict => return Attempt { verdict, requests },
         }
     }
-    Attempt {
-        verdict: Verdict::Done(whole),
-        requests,
+    let prompt = scoring.prompt(choice);
+    let sent = &prompt[scoring.context().len()..];
+    if is_equal(&told, sent) {
+        let verdict = Verdict::Done(whole);
+        return Attempt { verdict, requests };
     }
+    // Their texts one by one may lack a character that is cut over two of them.
+    let verdict = match detokenize(engine, &cut.tokens[cut.start..], connection, &mut requests).await {
+        Ok(Some(told)) if is_equal(&told, sent) => Verdict::Done(whole),
+        Ok(Some(_)) => Verdict::retry("the tokens that the engine tells for the text are those of another one"),
+        Ok(None) => refused.verdict,
+        Err(verdict) => verdict,
+    };
+    Attempt { verdict, requests }
 }
 
 /// The score of no tokens.
@@ -120,7 +136,7 @@ fn add(whole: &mut Scored, part: &Scored) {
 /// The tokens of a whole text. `None` where no start tokens are before it, and where the engine does not say enough.
 ///
 /// # Errors
-/// What passes, as when the engine is busy: asked again, it may tell them.
+/// What passes, as when the engine is busy: asked again, it may tell them. And tokens that cannot be those of the text.
 async fn cut(
     engine: &OpenAi,
     scoring: &Scoring<'_>,
@@ -147,6 +163,9 @@ async fn cut(
     if !is_started || room <= start_tokens {
         return Ok(None);
     }
+    if whole.tokens.len() == start_tokens {
+        return Err(Verdict::retry("the engine tells no tokens of the text but its start"));
+    }
     Ok(Some(Cut {
         start: start_tokens,
         tokens: whole.tokens,
@@ -155,7 +174,7 @@ async fn cut(
 }
 
 /// The tokens of a text. `None` where the engine has no such endpoint, or says something else there.
-async fn tokenize(
+pub(crate) async fn tokenize(
     engine: &OpenAi,
     text: &str,
     connection: Connection,
@@ -167,10 +186,51 @@ async fn tokenize(
         add_special_tokens: true,
     };
     let body = crate::body::encode(&body, text.len());
+    let exchange = engine.client().post(Endpoint::Tokenize, body, connection).await;
+    let tokenized = told(&exchange, requests, |body| {
+        serde_json::from_slice::<Tokenized>(body).ok()
+    })?;
+    match tokenized {
+        Some(Tokenized {
+            tokens,
+            count: Some(count),
+            ..
+        }) if tokens.len() != count => Err(Verdict::retry(format!(
+            "the engine tells {} for a text and counts {count}",
+            counted(tokens.len() as u64, "token")
+        ))),
+        tokenized => Ok(tokenized),
+    }
+}
+
+/// The text of tokens, special ones with it. `None` as for [`tokenize`].
+async fn detokenize(
+    engine: &OpenAi,
+    tokens: &[u32],
+    connection: Connection,
+    requests: &mut u32,
+) -> Result<Option<String>, Verdict<Scored>> {
+    let body = crate::body::detokenize_all(engine.model(), tokens);
+    let exchange = engine.client().post(Endpoint::Detokenize, body, connection).await;
+    told(&exchange, requests, |body| {
+        let detokenized = serde_json::from_slice::<Detokenized<'_>>(body).ok()?;
+        Some(detokenized.text.into_string())
+    })
+}
+
+/// What `read` finds in the answer of an endpoint that engines need not have.
+///
+/// # Errors
+/// What passes, as when the engine is busy.
+fn told<T>(
+    exchange: &Exchange,
+    requests: &mut u32,
+    read: impl FnOnce(&[u8]) -> Option<T>,
+) -> Result<Option<T>, Verdict<Scored>> {
     let Exchange {
         outcome,
         requests: sent,
-    } = engine.client().post(Endpoint::Tokenize, body, connection).await;
+    } = exchange;
     *requests += sent;
     let is_missing = matches!(
         outcome,
@@ -179,25 +239,32 @@ async fn tokenize(
             ..
         }
     );
-    let mut tokenized = None;
-    let verdict = settle(&outcome, |body| {
-        tokenized = serde_json::from_slice(body).ok();
+    let mut found = None;
+    let verdict = settle(outcome, |body| {
+        found = read(body);
         Verdict::Rejected { detail: String::new() }
     });
     match verdict {
         Verdict::Busy { .. } | Verdict::Retry { .. } | Verdict::Down { .. } if !is_missing => Err(verdict),
-        _ => Ok(tokenized),
+        _ => Ok(found),
     }
 }
 
-async fn score_window(engine: &OpenAi, tokens: &[u32], border: usize, connection: Connection) -> Attempt<Scored> {
+/// Scores the tokens from `border` on, and adds their texts, where the engine tells these, to `told`.
+async fn score_window(
+    engine: &OpenAi,
+    tokens: &[u32],
+    border: usize,
+    connection: Connection,
+    told: &mut String,
+) -> Attempt<Scored> {
     if engine.kind() == EngineKind::Sglang {
         return sglang::score_tokens(engine, tokens, border, connection).await;
     }
     let body = |generated| -> Bytes { crate::body::echo_tokens(engine.model(), tokens, generated) };
     let (Exchange { outcome, requests }, generated) = engine.echo(body, connection).await;
     Attempt {
-        verdict: classify_tokens(&outcome, tokens.len(), border, generated),
+        verdict: classify_tokens(&outcome, (tokens.len(), border), generated, told),
         requests,
     }
 }

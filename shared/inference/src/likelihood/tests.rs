@@ -241,3 +241,73 @@ fn failures_are_classified_as_for_completions() {
     let lost = HttpOutcome::Lost("reset".to_owned());
     assert_eq!(classify_score(&lost, &scoring, " x", 0).unwrap().label(), "down");
 }
+
+#[test]
+fn an_echo_of_less_than_the_prompt_is_never_a_score() {
+    let all = ["The", " sky", " is", " blue"];
+    for (text, tokens, label) in [
+        // Start tokens, other white space and marks change nothing.
+        (
+            "<s>The sky is blue",
+            ["<s>", "The", " sky", " is blue"].as_slice(),
+            "done",
+        ),
+        ("The  sky\nis blue", all.as_slice(), "done"),
+        ("", all.as_slice(), "done"),
+        ("", ["<s>", "\u{2581}The", "\u{2581}sky is", " blue"].as_slice(), "done"),
+        // Cut from the left and from the right, where the text tells it, its tokens alone, or they against the text.
+        ("sky is blue", [" sky", " is", " blue"].as_slice(), "overflow"),
+        ("The sky is", ["The", " sky", " is"].as_slice(), "overflow"),
+        ("", [" sky", " is", " blue"].as_slice(), "overflow"),
+        ("The sky is blue", [" sky", " is", " blue"].as_slice(), "overflow"),
+        ("The sky is blue", ["The", " sky", " is"].as_slice(), "overflow"),
+        // Another prompt, or none that can be seen.
+        ("The sea is blue", all.as_slice(), "retry"),
+        ("<s>sky is blue", ["<s>", " sky", " is", " blue"].as_slice(), "retry"),
+        ("", ["t1", "t2", "t3", "t4"].as_slice(), "retry"),
+        // Of one text the tokens may be shown in any way.
+        ("The sky is blue", ["t1", "t2", "t3", "t4"].as_slice(), "done"),
+        ("The sky is blue", ["", "sky", "is", "blue"].as_slice(), "done"),
+    ] {
+        let body = echo(text, tokens);
+        let verdict = score("The sky is", " blue", Some(3), &body).unwrap();
+        assert_eq!(verdict.label(), label, "{text:?} {tokens:?}: {verdict:?}");
+    }
+    let mut without_text = echo("", &all);
+    without_text["choices"][0]["text"] = Value::Null;
+    assert_eq!(tokens_covered("The sky is", " blue", None, &without_text), 1);
+}
+
+#[test]
+fn token_ids_are_scored_where_as_many_were_read_as_were_sent() {
+    for (told, sent, generated, label) in [
+        (Some(4), 4, 0, "done"),
+        (None, 4, 0, "done"),
+        (Some(3), 3, 1, "done"),
+        (None, 3, 1, "done"),
+        (Some(4), 4, 1, "done"),
+        // One more in front, or one less.
+        (Some(4), 3, 0, "retry"),
+        (Some(4), 5, 0, "retry"),
+        (Some(4), 3, 1, "retry"),
+        (None, 3, 0, "retry"),
+        (None, 5, 0, "retry"),
+        (Some(5), 4, 0, "retry"),
+        (None, 9, 4, "unsupported"),
+    ] {
+        let mut body = echo("", &["The", " sky", " is", " blue"]);
+        body["usage"]["prompt_tokens"] = json!(told);
+        let outcome = HttpOutcome::Answered {
+            status: 200,
+            retry_after: None,
+            body: Bytes::from(body.to_string()),
+        };
+        let mut texts = String::new();
+        let verdict = classify_tokens(&outcome, (sent, 1), generated, &mut texts);
+        assert_eq!(verdict.label(), label, "{told:?} {sent} {generated}: {verdict:?}");
+        if label == "done" {
+            let expected = if sent == 4 { " sky is blue" } else { " sky is" };
+            assert_eq!(texts, expected);
+        }
+    }
+}

@@ -604,8 +604,8 @@ async fn a_text_longer_than_the_context_is_scored_in_windows() {
     assert!(scored.choice.log_probability < 0.0);
     // Of each window one token is read and not scored.
     let (room, told) = match real.kind {
-        // The context's tokens are counted first, and its scheduler is asked how long an input may be.
-        EngineKind::Sglang => (context - 7, 2),
+        // The context's tokens are counted first, its scheduler is asked how long an input may be, and of which text the tokens are.
+        EngineKind::Sglang => (context - 7, 3),
         _ => (context - 1, 0),
     };
     let windows = (scored.choice.tokens).div_ceil(room - 1);

@@ -424,6 +424,7 @@ async fn sglang_is_asked_from_the_last_token_of_the_context_on() {
         "/v1/completions" => {
             ok(&json!({ "choices": [{ "text": "", "finish_reason": "length" }], "usage": { "prompt_tokens": 3 } }))
         }
+        "/server_info" => ok(&json!({ "max_req_input_len": 6 })),
         _ => {
             assert_eq!(body["logprob_start_len"], 2);
             let entries = json!([[null, 1, null], [-0.5, 2, null], [-0.25, 3, null]]);
@@ -445,8 +446,8 @@ async fn sglang_is_asked_from_the_last_token_of_the_context_on() {
     }
     assert_eq!(
         server.paths(),
-        ["/v1/completions", "/generate", "/generate"],
-        "the context is counted once"
+        ["/v1/completions", "/generate", "/server_info", "/generate"],
+        "the context is counted once, and what the scheduler takes is asked once for all items"
     );
 }
 
