@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use tidemill_domain::Partial;
+use tidemill_domain::{Partial, counted};
 
 use crate::classify::{Whole, conclude, hidden_error, stop_text};
 use crate::wire::{Delta, Event, NativeEvent, Usage};
@@ -57,6 +57,18 @@ pub(crate) struct Assembly<'a> {
     held: Vec<u8>,
     /// The engine leaves the stop text in the text that it sends.
     keeps_stop: bool,
+    /// A piece came of which it is not known how many tokens it is.
+    has_uncounted: bool,
+    /// The answer as long as it may be, once there is as much of it.
+    at_cap: Option<AtCap>,
+}
+
+/// How long the parts of an answer are that has as many tokens as its cap.
+#[derive(Debug, Clone, Copy)]
+struct AtCap {
+    text: usize,
+    reasoning: usize,
+    tokens: usize,
 }
 
 /// The beginning that a continued answer has already.
@@ -66,6 +78,16 @@ struct Before {
     tokens: u64,
     text: usize,
 }
+
+/// Tokens beyond the cap after which an engine is taken not to end the answer, where these are more than the cap: some count
+/// otherwise than it is counted here.
+const TOKENS_BEYOND: u64 = 64;
+
+/// Pieces that a token comes in at most, on average, where servers cut their text into pieces of their own.
+const PIECES_OF_TOKEN: u64 = 8;
+
+/// What a token's text has at most, on average: more is kept of no answer.
+const BYTES_OF_TOKEN: u64 = 1 << 10;
 
 /// The data of the event that ends a stream.
 const DONE: &[u8] = b"[DONE]";
@@ -95,6 +117,8 @@ impl<'a> Assembly<'a> {
             shape: Shape::OpenAi,
             held: Vec::new(),
             keeps_stop,
+            has_uncounted: false,
+            at_cap: None,
         }
     }
 
@@ -211,6 +235,11 @@ impl<'a> Assembly<'a> {
         if self.stops_across_the_seam() {
             return Flow::Over;
         }
+        self.has_uncounted |= said && tokens == 0 && delta.tokens_so_far.is_none();
+        self.note_cap();
+        if self.is_endless() {
+            return self.end_at_cap();
+        }
         if let Some(reason) = reason {
             self.finish_reason = Some(reason.into_string());
             // Nothing may continue an answer that has ended, also when only its counts are outstanding: its tokens come back
@@ -221,6 +250,50 @@ impl<'a> Assembly<'a> {
             return Flow::Ended;
         }
         if is_new { Flow::Progress } else { Flow::Idle }
+    }
+
+    /// Remembers where the cap is, where it lies between two events and each token's text is known.
+    fn note_cap(&mut self) {
+        let is_at_cap = self.tokens() == u64::from(self.request.max_tokens);
+        if is_at_cap && !self.has_uncounted && self.pending.is_empty() {
+            self.at_cap.get_or_insert(AtCap {
+                text: self.partial.text.len(),
+                reasoning: self.partial.reasoning.len(),
+                tokens: self.partial.tokens.len(),
+            });
+        }
+    }
+
+    /// There is so much of the answer that the engine does not heed the cap: twice as much, and some tokens more.
+    fn is_endless(&self) -> bool {
+        let cap = u64::from(self.request.max_tokens);
+        let most = cap + cap.max(TOKENS_BEYOND);
+        let pieces = if self.has_uncounted { PIECES_OF_TOKEN } else { 1 };
+        let bytes = self.partial.text.len() + self.partial.reasoning.len() + self.refusal.len();
+        self.tokens() > most * pieces || bytes as u64 > most * BYTES_OF_TOKEN
+    }
+
+    /// Ends an answer that the engine does not end: cut at its cap where that is known, else as a fault of the engine's, of which
+    /// nothing is kept that an answer could go on from.
+    fn end_at_cap(&mut self) -> Flow {
+        let cap = self.request.max_tokens;
+        let Some(at) = self.at_cap else {
+            let came = self.tokens();
+            *self.partial = Partial::default();
+            self.pending.clear();
+            return self.fail(Verdict::retry_on_new_connection(format!(
+                "the engine does not end the answer: {} or pieces came, and the cap is {cap}",
+                counted(came, "token")
+            )));
+        };
+        self.partial.text.truncate(at.text);
+        self.partial.reasoning.truncate(at.reasoning);
+        self.partial.tokens.truncate(at.tokens);
+        self.partial.completion_tokens = u64::from(cap);
+        self.pending.clear();
+        self.usage.completion_tokens = None;
+        self.finish_reason = Some("length".to_owned());
+        Flow::Over
     }
 
     /// Looks for a stop text that begins before this request's text and ends in it: the engine sees only what is new. The first

@@ -365,3 +365,72 @@ fn an_answer_at_its_cap_needs_no_request() {
     );
     assert_eq!((answer.prompt_tokens, answer.completion_tokens), (4, u64::from(CAP)));
 }
+
+/// What comes of `count` times the same event, then of nothing.
+fn repeated(event: &Value, count: usize) -> (Verdict<Answer>, Partial) {
+    let mut partial = Partial::default();
+    let verdict = streamed(&[], &mut partial, &vec![event.clone(); count]);
+    (verdict, partial)
+}
+
+#[test]
+fn an_answer_that_goes_on_beyond_its_cap_is_cut_there() {
+    let most = CAP as usize + TOKENS_BEYOND as usize;
+    for event in [
+        text("ab", &[7]),
+        json!({ "choices": [{ "text": "ab", "token_ids": [7] }], "usage": usage(9) }),
+        text("abab", &[7, 7]),
+    ] {
+        let (verdict, partial) = repeated(&event, most + 1);
+        let answer = answer(verdict);
+        assert_eq!((answer.ending, answer.truncated), (Ending::Length, true), "{event}");
+        assert_eq!((answer.text, answer.completion_tokens), ("ab".repeat(8), 8), "{event}");
+        assert_eq!((partial.text, partial.tokens), ("ab".repeat(8), vec![7; 8]), "{event}");
+    }
+    // Not clearly beyond it: the engine's own end is waited for.
+    let mut events = vec![text("ab", &[7]); most];
+    events.push(json!({ "choices": [{ "text": "", "finish_reason": "stop" }] }));
+    let answer = answer(streamed(&[], &mut Partial::default(), &events));
+    assert_eq!((answer.ending, answer.text.len()), (Ending::Length, 2 * most));
+}
+
+#[test]
+fn an_endless_answer_whose_cap_is_in_no_known_place_is_a_fault_of_the_engine_and_nothing_of_it_is_kept() {
+    let pieces = PIECES_OF_TOKEN as usize * (CAP as usize + TOKENS_BEYOND as usize);
+    for (event, count) in [
+        // Tokens that nobody counts.
+        (json!({ "choices": [{ "text": " x" }] }), pieces + 1),
+        (json!({ "choices": [{ "delta": { "content": " x" } }] }), pieces + 1),
+        (json!({ "choices": [{ "delta": { "reasoning": " x" } }] }), pieces + 1),
+        (json!({ "choices": [{ "delta": { "tool_calls": [] } }] }), pieces + 1),
+        // The cap lies within a piece, and before a text that is outstanding.
+        (text("abc", &[7, 7, 7]), 25),
+        (text("", &[7]), 73),
+        // More text than so many tokens have.
+        (text(&"x".repeat(100_000), &[7]), 1),
+    ] {
+        let (verdict, partial) = repeated(&event, count);
+        let Verdict::Retry {
+            why, on_new_connection, ..
+        } = verdict
+        else {
+            panic!("{event}: {verdict:?}")
+        };
+        assert!(on_new_connection && why.contains("does not end the answer"), "{why}");
+        assert!(partial.is_empty() && partial.text.is_empty(), "{event}");
+    }
+}
+
+#[test]
+fn the_cap_of_a_continued_answer_is_that_of_the_whole() {
+    let mut partial = Partial {
+        prompt_tokens: vec![1],
+        tokens: vec![5, 6],
+        text: "cd".to_owned(),
+        completion_tokens: 2,
+        ..Partial::default()
+    };
+    let answer = answer(streamed(&[], &mut partial, &vec![text("a", &[7]); 80]));
+    assert_eq!((answer.text.as_str(), answer.completion_tokens), ("cdaaaaaa", 8));
+    assert_eq!(partial.tokens, [5, 6, 7, 7, 7, 7, 7, 7]);
+}

@@ -8,7 +8,7 @@
 use std::ops::ControlFlow;
 
 /// The longest line or event that is kept: an event holds a few tokens, and an endless one must not fill the memory.
-const MOST_BYTES: usize = 64 << 20;
+pub(crate) const MOST_BYTES: usize = 64 << 20;
 
 /// Splits a stream into the data of its events. Its buffers are used over and over.
 #[derive(Debug, Default)]

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::assembly::{Assembly, Flow};
 use crate::classify::settle;
 use crate::http::{Next, Stream};
-use crate::sse::Events;
+use crate::sse::{Events, MOST_BYTES};
 use crate::{Answer, HttpOutcome, Verdict, Watch};
 
 /// How long the end of a stream is waited for once the answer is whole, so that its connection can be used again.
@@ -38,6 +38,9 @@ async fn read_document(stream: &mut Stream, mut assembly: Assembly<'_>) -> Verdi
     let mut body = Vec::new();
     loop {
         match stream.next(stream.first_by).await {
+            Next::Bytes(_) if body.len() > MOST_BYTES => {
+                return Verdict::retry_on_new_connection("the answer does not end");
+            }
             Next::Bytes(bytes) => body.extend_from_slice(&bytes),
             Next::End => break,
             Next::Cut(why) => return failed(HttpOutcome::Cut(why)),

@@ -156,7 +156,12 @@ async fn text_before_a_reset_or_a_silent_end_is_kept_and_is_no_answer() {
     for url in [reset, ended.url()] {
         let mut partial = Partial::default();
         let engine = of_kind(&url, EngineKind::Vllm);
-        let verdict = complete(&engine, &streamed(&text()), &mut partial).await;
+        let prompt = text();
+        let request = Request {
+            max_tokens: 512,
+            ..streamed(&prompt)
+        };
+        let verdict = complete(&engine, &request, &mut partial).await;
         assert!(matches!(verdict, Verdict::Down { sent: true, .. }), "{verdict:?}");
         assert_eq!((partial.text.len(), partial.tokens.len()), (400, 400));
     }
@@ -200,6 +205,30 @@ async fn the_time_out_of_a_request_is_that_of_the_first_token_alone() {
     assert_eq!(verdict.label(), "retry");
     let answer = answer_of(complete(&at(&slow.url()), &streamed(&text()), &mut Partial::default()).await);
     assert_eq!(answer.text, "a.");
+}
+
+#[tokio::test]
+async fn a_server_that_ignores_the_cap_is_not_read_for_ever() {
+    for (kind, label) in [(EngineKind::Vllm, "done"), (EngineKind::OpenAi, "retry")] {
+        let server = Server::start(move |_, body| {
+            let id = body.get("return_token_ids").map(|_| json!([7]));
+            let one = json!({ "choices": [{ "text": " x", "token_ids": id, "finish_reason": null }] });
+            // Many times the cap of 16, and no end.
+            streaming(events(&vec![one; 2_000]))
+        })
+        .await;
+        let mut partial = Partial::default();
+        let engine = of_kind(&server.url(), kind);
+        let verdict = complete(&engine, &streamed(&text()), &mut partial).await;
+        assert_eq!(verdict.label(), label, "{verdict:?}");
+        match verdict {
+            Verdict::Done(answer) => {
+                assert_eq!((answer.text, answer.truncated), (" x".repeat(16), true));
+                assert_eq!(partial.tokens, [7; 16]);
+            }
+            _ => assert!(partial.is_empty(), "{partial:?}"),
+        }
+    }
 }
 
 /// A body whose second part comes after a pause that is longer than the time-out.
