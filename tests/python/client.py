@@ -121,7 +121,7 @@ def main(argv=None):
         print(f"client: not done within {options.timeout} s", file=sys.stderr)
         return 2
     except nats.errors.NoServersError:
-        what = "start one with `tidemill up`, and give the address that it prints (NATS_URL, --nats) with --nats or NATS_URL"
+        what = "start one with `tidemill up`, and give the address that it prints (NATS_URL, --nats)"
         print(f"client: no broker answers at {options.nats}: {what}", file=sys.stderr)
         return 2
     except (OSError, nats.errors.Error) as error:
