@@ -176,8 +176,9 @@ fn a_target_that_no_grader_can_compare_is_refused_and_one_of_several_readings_is
         tolerance: 0.0,
     };
     assert!(settle(&numeric, json!("2^10"), &[]).is_err());
+    assert!(settle(&numeric, json!(["5", "x=5 or 6"]), &[]).is_err());
     assert!(
-        settle(&numeric, json!(["5", "x=5 or 6"]), &[])
+        settle(&numeric, json!(["5", "5 of 6"]), &[])
             .unwrap()
             .ambiguity
             .is_some()
