@@ -253,7 +253,7 @@ fn describe(error: &Error) -> String {
     let detail = error.detail().unwrap_or_default();
     let at = error.range().zip(error.template_source());
     let expression = at.and_then(|(range, source)| source.get(range)).map(str::trim);
-    let expression = expression.map(|expression| loops::written(expression));
+    let expression = expression.map(loops::written);
     match (kind, detail, expression) {
         (ErrorKind::OutOfFuel, ..) => format!("takes more than {MAX_STEPS} steps: does a loop go on for too long?"),
         (ErrorKind::UndefinedError, detail, _) if !detail.is_empty() => detail.to_owned(),
