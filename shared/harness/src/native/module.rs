@@ -27,6 +27,22 @@ struct Statement {
 /// What can give any name another meaning, called here or under another name.
 const DYNAMIC: &str = r"(?<![.\w])(?:globals|locals|vars|exec|eval|setattr|delattr|__import__)\b|__dict__|__getattr__|sys\.modules|\bimport \*";
 
+/// Without one of these there is nothing of the kind: most statements are known for it at once.
+const DYNAMIC_WORDS: [&str; 12] = [
+    "globals",
+    "locals",
+    "vars",
+    "exec",
+    "eval",
+    "setattr",
+    "delattr",
+    "__import__",
+    "__dict__",
+    "__getattr__",
+    "sys.modules",
+    "import *",
+];
+
 /// A comment in the first two lines that says how Python reads the file, unless it says UTF-8.
 const CODING: &str = r"^[ \t\f]*#.*?coding[:=][ \t]*(?!(?i:utf-?8|utf_8)(?![-\w.]))[-\w.]+";
 
@@ -57,7 +73,10 @@ impl Module {
     pub(super) fn bound(&self, name: &str, idioms: &[&str]) -> Option<&str> {
         let mut binding = self.statements.iter().filter(|statement| statement.binds(name));
         let only = binding.next()?;
-        let is_free = |statement: &Statement| !occurs(DYNAMIC, &statement.code);
+        let is_free = |statement: &Statement| {
+            let has_word = DYNAMIC_WORDS.iter().any(|word| statement.code.contains(word));
+            !has_word || !occurs(DYNAMIC, &statement.code)
+        };
         let is_known = |statement: &Statement| idioms.contains(&statement.text.as_str());
         let is_plain = self
             .statements
