@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_nats::HeaderMap;
 use tidemill_domain::{
     BenchmarkResult, Digest, EvaluationEvent, EvaluationResult, EvaluationState, GroupResult, ResultMessage,
-    ResultState, Timeline,
+    ResultState, Timeline, Timestamp,
 };
 use tidemill_service::fault::{self, Point};
 use tidemill_service::{Context, PublishError, Ttl, now};
@@ -66,7 +66,7 @@ impl Outlet {
                 provisional: false,
                 result: result(&newest.event, verdict.clone(), timeline.clone(), vec![benchmark]),
             };
-            let id = id_of_last(newest, &message.result);
+            let id = id_of_last(newest.event.life(), &message.result);
             if !self.result(message, Ttl::Stream, Some(id)).await {
                 return false;
             }
@@ -84,7 +84,7 @@ impl Outlet {
             })),
             ..newest.event.next(state, now(), reason)
         };
-        self.state(newest, event).await
+        self.state(event).await
     }
 
     /// Publishes results of a superseded evaluation, from the last benchmark to the first: the first tells that all are said.
@@ -105,7 +105,7 @@ impl Outlet {
     /// Ends an evaluation that cannot be folded.
     pub(crate) async fn without_result(&self, newest: &Newest, reason: String) {
         let event = newest.event.next(EvaluationState::Invalid, now(), Some(reason));
-        self.state(newest, event).await;
+        self.state(event).await;
     }
 
     async fn result(&self, message: ResultMessage, ttl: Ttl, id: Option<String>) -> bool {
@@ -130,9 +130,10 @@ impl Outlet {
         published
     }
 
-    /// The id names the event that the end follows, so that an evaluation announced again may end again.
-    async fn state(&self, newest: &Newest, event: EvaluationEvent) -> bool {
-        let id = format!("{}/{}/{}", event.evaluation, event.state.label(), newest.sequence);
+    /// The id names the life that ends, so that an evaluation announced again may end again. What a loader that took over
+    /// says of the same life in the meantime makes no second end of it.
+    async fn state(&self, event: EvaluationEvent) -> bool {
+        let id = format!("{}/{}/{}", event.evaluation, event.state.label(), event.life().0);
         let (evaluation, state, reason) = (event.evaluation.clone(), event.state.label(), event.reason.clone());
         let published = self.publish(&StateChange(event), Ttl::Stream, Some(id)).await;
         if published {
@@ -173,12 +174,12 @@ pub(crate) fn id_of_retraction(newest: &Newest, benchmark: usize) -> String {
 }
 
 /// The same last result of the same life of an evaluation has the same id, whenever and by whom it is published.
-fn id_of_last(newest: &Newest, result: &EvaluationResult) -> String {
+fn id_of_last(life: Timestamp, result: &EvaluationResult) -> String {
     let benchmarks = serde_json::to_vec(&result.benchmarks).unwrap_or_default();
     let content = Digest::of_parts([
         result.evaluation.as_str().as_bytes(),
         result.state.label().as_bytes(),
-        &newest.sequence.to_le_bytes(),
+        &life.0.to_le_bytes(),
         &benchmarks,
     ]);
     content.hex().to_owned()

@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
+use crate::Fold;
 use crate::fold::tests::{benchmark, grade, manifest};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -371,6 +372,36 @@ async fn an_evaluation_queued_again_just_before_its_end_is_folded_on() {
         event: end,
     });
     task.await.unwrap();
+}
+
+/// An aggregator that dies before its end is heard leaves the next one what a loader that took over has said since.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_life_ends_once_whatever_is_said_of_it_before_its_end_is_heard() {
+    let bench = Bench::start(manifest(1, 1)).await;
+    let manifest = manifest(1, 1);
+    let columns = bench.context.store.columns(&manifest).await.unwrap();
+    let mut fold = Fold::new(&manifest, columns);
+    fold.apply(&grade(0, 0, Outcome::Correct));
+    let outlet = Outlet::new(bench.context.clone());
+    for (sequence, life) in [(1, 1), (2, 1), (3, 2)] {
+        let mut event = bench.event.next(EvaluationState::Serving, now(), None);
+        event.timeline.queued = Some(Timestamp(life));
+        let (timeline, results) = (event.timeline.clone(), (fold.results(), Vec::new()));
+        let newest = Newest { sequence, event };
+        let verdict = (ResultState::Final, None);
+        assert!(outlet.ended(&newest, verdict, timeline, results).await);
+    }
+    let filter = "tm.evaluation.>".to_owned();
+    let mut events = Follow::open(&bench.context, declared::EVALUATION, filter, false, Start::Beginning).await;
+    let mut ends = Vec::new();
+    while let Some(message) = events.next_known().await {
+        let event: EvaluationEvent = serde_json::from_slice(&message.payload).unwrap();
+        ends.push(event.life());
+    }
+    assert_eq!(ends, [Timestamp(1), Timestamp(2)]);
+    let results = bench.results().await;
+    let told: Vec<_> = finals(&results).iter().map(|result| result.timeline.queued).collect();
+    assert_eq!(told, [Some(Timestamp(1)), Some(Timestamp(2))]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

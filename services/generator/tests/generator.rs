@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use async_nats::Subscriber;
 use futures::StreamExt as _;
 use tidemill_config::Config;
 use tidemill_domain::{
@@ -215,6 +216,16 @@ impl Bench {
         (info.num_ack_pending, info.num_pending)
     }
 
+    /// What the broker says of items that a generator gives back, from now on.
+    async fn given_back(&self) -> Subscriber {
+        let advisories = format!("$JS.EVENT.ADVISORY.CONSUMER.MSG_NAKED.{}.*", declared::READY.name);
+        let client = &self.context.broker.client;
+        let given_back = client.subscribe(advisories).await.unwrap();
+        // So that the broker knows of the subscription before it has something to say.
+        client.flush().await.unwrap();
+        given_back
+    }
+
     async fn wait_for_nothing_in_hand(&self) {
         let waiting = async {
             while self.pending().await.0 > 0 {
@@ -223,6 +234,12 @@ impl Bench {
         };
         timeout(PATIENCE, waiting).await.unwrap();
     }
+}
+
+/// Waits until so many items were given back.
+async fn all_of(given_back: Subscriber, items: usize) {
+    let all = timeout(PATIENCE, given_back.take(items).collect::<Vec<_>>());
+    assert_eq!(all.await.unwrap().len(), items);
 }
 
 impl Generator {
@@ -683,8 +700,11 @@ async fn items_are_given_back_when_their_group_is_withdrawn() {
         }
     };
     timeout(PATIENCE, taken).await.unwrap();
+    let in_hand = bench.pending().await.0;
+    let given_back = bench.given_back().await;
     bench.withdraw().await;
-    // Given back is not acknowledged: the broker counts them as pending for whoever serves the group next.
+    // Before, the generator need not have heard of it.
+    all_of(given_back, in_hand).await;
     engine.set_down(false).unwrap();
     sleep(Duration::from_millis(200)).await;
     assert_eq!(engine.stats().requests, 0, "a group that is withdrawn is sent nothing");
@@ -716,19 +736,11 @@ async fn a_drain_gives_long_requests_back_within_the_grace_and_another_generator
         }
     };
     timeout(PATIENCE, asked).await.unwrap();
-    let given_back = format!("$JS.EVENT.ADVISORY.CONSUMER.MSG_NAKED.{}.*", declared::READY.name);
-    let client = &bench.context.broker.client;
-    let given_back = client.subscribe(given_back).await.unwrap();
-    // So that the broker knows of the subscription before it has something to say.
-    client.flush().await.unwrap();
+    let given_back = bench.given_back().await;
     generator.drain().await;
     assert_eq!(engine.stats().completion_tokens, 0, "no answer was waited for");
-    let all = timeout(PATIENCE, given_back.take(5).collect::<Vec<_>>());
-    assert_eq!(
-        all.await.unwrap().len(),
-        5,
-        "not left to the broker's clock for the next generator"
-    );
+    // Not left to the broker's clock for the next generator.
+    all_of(given_back, 5).await;
     let second = bench.start().await;
     let completions = bench.completions(5).await;
     assert!(completions.values().all(|completion| completion.ending == Ending::Stop));
