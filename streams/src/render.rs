@@ -37,8 +37,12 @@ pub fn markdown() -> String {
     page
 }
 
+/// What the archiver takes from the broker when it stands in the archive.
+const ARCHIVED: [Stream; 2] = [declared::DONE, declared::GRADE];
+
 fn stream_row(page: &mut String, stream: &Stream) {
     let kept = match stream.retention {
+        Retention::Limits if ARCHIVED.contains(stream) => "until `archive.keep` after it is archived".to_owned(),
         Retention::Limits => age(stream.max_age),
         Retention::WorkQueue => "until acknowledged".to_owned(),
         Retention::Cache => "until full, then the oldest go".to_owned(),

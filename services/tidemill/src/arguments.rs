@@ -75,6 +75,7 @@ pub(crate) enum Command {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(override_usage = "tidemill engine --checkpoint <DIR> [OPTIONS]\n       tidemill engine --simulate <FILE>")]
 #[command(after_help = "\
 Examples:
   tidemill engine --checkpoint runs/llama/step-900

@@ -365,7 +365,14 @@ fn beside(all: &[Shown], width: Option<usize>) -> Option<String> {
         whole: &[5, 9, 10, 11],
         spare: &spare,
     };
-    Some(sheet.draw(width).text)
+    let drawn = sheet.draw(width);
+    let left_out = [(9, "cut off"), (10, "failed"), (11, "missing")].into_iter();
+    let none: Vec<&str> = left_out
+        .filter(|(column, _)| drawn.left_out.contains(column))
+        .map(|(_, what)| what)
+        .collect();
+    let nothing = (!none.is_empty()).then(|| format!("\nof these figures no item is {}", none.join(", none is ")));
+    Some(drawn.text + &nothing.unwrap_or_default())
 }
 
 /// Every figure of a result but its benchmarks' scores.
@@ -628,6 +635,31 @@ pub(crate) mod tests {
             }
             assert!(text.contains(&"0".repeat(16)), "the evaluation stands below: {text}");
         }
+    }
+
+    #[test]
+    fn a_narrow_terminal_says_in_words_that_no_figure_lacks_an_item() {
+        let mut shown = benchmark(100, 100);
+        shown.metrics.push(MetricResult {
+            name: "a_metric_of_a_name_that_is_very_long_indeed".to_owned(),
+            value: Some(12.3456),
+            standard_error: Some(0.5),
+            interval: Some([11.0, 14.0]),
+            method: None,
+            higher_is_better: false,
+            items: 100,
+            truncated: 0,
+            failed: 7,
+            missing: 0,
+        });
+        let all = [Shown::first(&result(shown))];
+        let said = "of these figures no item is cut off, none is missing";
+        assert!(
+            !text(&all, None).contains("of these figures"),
+            "its columns stand there"
+        );
+        let narrow = text(&all, Some(80));
+        assert!(narrow.contains(said), "{narrow}");
     }
 
     #[test]

@@ -306,7 +306,7 @@ impl Endpoint {
 
     fn say(&self, failure: &Failure) {
         let warning = Warning {
-            message: "a judge did not answer; its grades wait",
+            message: "a judge did not answer; its grades wait for its `patience`",
             scope: &self.name,
             reason: &failure.why,
         };
@@ -315,7 +315,7 @@ impl Endpoint {
                 judge = self.name,
                 engine = self.engine.url(),
                 reason = failure.why,
-                "a judge did not answer; its grades wait"
+                "a judge did not answer; its grades wait for its `patience`"
             );
         }
     }
