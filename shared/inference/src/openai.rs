@@ -409,9 +409,13 @@ impl Engine for OpenAi {
         } else {
             self.whole(request, endpoint, connection).await
         };
-        Attempt {
+        let attempt = Attempt {
             requests: requests + attempt.requests,
             ..attempt
+        };
+        match self.capabilities.kind {
+            EngineKind::Sglang => sglang::to_whole_prompt(self, attempt, connection).await,
+            _ => attempt,
         }
     }
 

@@ -23,7 +23,7 @@ use crate::continuation::Traits;
 use crate::dialect::{Dialect, HasPenalties, TellsTokens};
 use crate::http::{Endpoint, Exchange};
 use crate::likelihood::{NO_BEST, implausible, plausible, unknown_best, unknown_first};
-use crate::{Attempt, Capabilities, Connection, HttpOutcome, OpenAi, Scored, Scoring, Verdict, windows};
+use crate::{Answer, Attempt, Capabilities, Connection, HttpOutcome, OpenAi, Scored, Scoring, Verdict, windows};
 
 /// How long its settings are waited for; a busy scheduler tells them between two steps.
 const INFO_TIMEOUT: Duration = Duration::from_secs(10);
@@ -144,13 +144,25 @@ pub(crate) async fn score(
     }
 }
 
-/// What an answer means for which the engine `read` as many tokens as it reads of a prompt that it cuts.
-async fn cut(
+/// The attempt, unless its answer is one to a part of the prompt.
+pub(crate) async fn to_whole_prompt(
     engine: &OpenAi,
-    read: Option<u64>,
+    mut attempt: Attempt<Answer>,
     connection: Connection,
-    requests: &mut u32,
-) -> Option<Verdict<Scored>> {
+) -> Attempt<Answer> {
+    // Asked for all items together, so counted to none.
+    let mut requests = 0;
+    if let Verdict::Done(answer) = &attempt.verdict
+        && !engine.learnt_of_sglang().took(answer.prompt_tokens).await
+        && let Some(verdict) = cut(engine, Some(answer.prompt_tokens), connection, &mut requests).await
+    {
+        attempt.verdict = verdict;
+    }
+    attempt
+}
+
+/// What an answer means for which the engine `read` as many tokens as it reads of a prompt that it cuts.
+async fn cut<T>(engine: &OpenAi, read: Option<u64>, connection: Connection, requests: &mut u32) -> Option<Verdict<T>> {
     let read = read?;
     let longest = cut_beyond(engine, connection, requests).await?;
     (read > longest as u64).then(|| Verdict::Overflow {
@@ -204,6 +216,16 @@ pub(crate) struct Learnt {
     start_tokens: OnceCell<u64>,
     /// The scheduler's limits, and when it was asked for them.
     info: Mutex<Option<(Instant, Option<ServerInfo>)>>,
+}
+
+impl Learnt {
+    /// Prompts of so many tokens were taken as a whole when the scheduler was last asked: answers do not wait until it has time
+    /// to say so again.
+    async fn took(&self, tokens: u64) -> bool {
+        let info = self.info.lock().await;
+        let longest = info.and_then(|(_, info)| Some(info?.max_req_input_len as u64));
+        longest.is_some_and(|longest| tokens < longest)
+    }
 }
 
 /// The longest prompt that is taken by an engine with such a context, in tokens. The room of its cache may allow less.

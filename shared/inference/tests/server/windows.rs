@@ -491,3 +491,39 @@ async fn the_start_token_that_sglang_puts_before_a_text_is_counted_once() {
         assert_eq!(verdict.label(), label, "{status}: {verdict:?}");
     }
 }
+
+/// An SGLang that answers what it read of a prompt.
+fn answering(cuts: bool, prompt_tokens: usize) -> impl Fn(&str, &Value) -> Response + Send + Sync + 'static {
+    let told = serve(Fake { cuts, ..SOUND });
+    move |path, body| match path {
+        "/v1/completions" => ok(&json!({
+            "choices": [{ "text": "a mill", "finish_reason": "stop" }],
+            "usage": { "prompt_tokens": prompt_tokens, "completion_tokens": 2 },
+        })),
+        _ => told(path, body),
+    }
+}
+
+#[tokio::test]
+async fn an_answer_to_a_prompt_that_was_cut_is_none() {
+    let prompt = Prompt::Text(TEXT.to_owned());
+    for (kind, cuts, read, is_answer) in [
+        (EngineKind::Sglang, true, INPUT_BELOW, false),
+        (EngineKind::Sglang, true, INPUT_BELOW - 1, true),
+        (EngineKind::Sglang, false, INPUT_BELOW, true),
+        (EngineKind::Vllm, true, INPUT_BELOW, true),
+    ] {
+        let server = Server::start(answering(cuts, read)).await;
+        let engine = of_kind(&server, kind);
+        let request = request(&prompt);
+        let attempt = engine
+            .complete(&request, Connection::Kept, &mut Partial::default())
+            .await;
+        let said = format!("{kind:?} {cuts} {read}: {:?}", attempt.verdict);
+        match attempt.verdict {
+            Verdict::Done(answer) => assert!(is_answer && answer.text == "a mill", "{said}"),
+            Verdict::Overflow { detail } => assert!(!is_answer && detail.contains("cut the prompt"), "{said}"),
+            _ => panic!("{said}"),
+        }
+    }
+}
