@@ -15,7 +15,7 @@ endif
 
 .DEFAULT_GOAL := help
 .PHONY: help build demo test test-engines ci humaneval scoring-golden bench bench-hot bench-resume bench-delivery bench-million chaos simulate lint fmt fmt-check clippy docs deny spelling schemas generated \
-	test-parity harness-golden broker bins rust-test python-test python-run ops-test clean
+	test-parity template-parity harness-golden broker bins rust-test python-test python-run ops-test clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,6 +67,10 @@ test-parity: bins broker ## Compare with lm-evaluation-harness on the same tasks
 	$(PYTHON) -m venv $(TOOLS)/parity
 	$(TOOLS)/parity/bin/python -m pip install --quiet --requirement ops/parity/requirements.txt
 	$(TOOLS)/parity/bin/python ops/parity/run.py --program $(TARGET)/debug/tidemill $(PARITY_FLAGS)
+
+template-parity: ## Render the templates of lm-evaluation-harness's task files by it and here; needs make test-parity once
+	$(CARGO) build --locked --package tidemill-harness --example harness
+	$(TOOLS)/parity/bin/python ops/parity/templates.py --program $(TARGET)/debug/examples/harness $(TEMPLATE_FLAGS)
 
 harness-golden: ## Write anew what lm-evaluation-harness makes of the fixtures of shared/harness; needs make test-parity once
 	HF_HUB_OFFLINE=1 $(TOOLS)/parity/bin/python ops/parity/golden.py shared/harness/fixtures

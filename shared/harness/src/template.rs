@@ -56,7 +56,6 @@ impl Default for Templates {
             environment.remove_test(name);
         }
         environment.remove_global("debug");
-        environment.add_filter("string", |value: &Value| text(value));
         environment.add_filter("regex_replace", regex_replace);
         environment.add_filter("int", integer);
         environment.add_filter("tojson", tojson);
@@ -143,6 +142,9 @@ fn method(state: &mut State<'_, '_>, value: &Value, method: &str, arguments: &[V
         return Ok(view);
     }
     let stopped = |reason: &str| Err(Error::new(ErrorKind::InvalidOperation, reason.to_owned()));
+    if arguments.iter().any(Value::is_undefined) {
+        return Err(Error::from(ErrorKind::UndefinedError));
+    }
     match (value.kind(), method, arguments) {
         (ValueKind::Seq, "index", [wanted]) => {
             let place = value.try_iter()?.position(|element| element == *wanted);
@@ -168,6 +170,9 @@ fn method(state: &mut State<'_, '_>, value: &Value, method: &str, arguments: &[V
             Ok(Value::from(whole.strip_suffix(&suffix).unwrap_or(&whole)))
         }
         (ValueKind::String, "join", [values]) if values.is_none() => stopped("can only join an iterable"),
+        (ValueKind::String, "join", [values]) if !values.try_iter()?.all(|one| one.as_str().is_some()) => {
+            stopped("can only join texts")
+        }
         (ValueKind::String, "title", []) => Ok(Value::from(python::title(&text(value)))),
         (ValueKind::String, "splitlines", []) => Ok(lines(&text(value), false)),
         (ValueKind::String, "splitlines", [keeps_ends]) => Ok(lines(&text(value), keeps_ends.is_true())),
@@ -305,6 +310,35 @@ mod tests {
             render("{{ d['k'][0] + 1 }}{% if answer == 'B' %}yes{% endif %}").unwrap(),
             "2yes"
         );
+    }
+
+    /// As Jinja 3.1.6 renders them.
+    #[test]
+    fn filters_that_make_texts_of_values_print_them_as_in_python() {
+        for (source, text) in [
+            (
+                "{{ [a, 'x', 1e16]|join('-') }}",
+                "[1, \"it's\", None, True, 2.0]-x-1e+16",
+            ),
+            ("{{ ['a\u{2028}']|replace('b', 'c') }}", "['a\\u2028']"),
+            ("{{ 'aaa'|replace('a', 'b', 2) }}{{ 5|replace(5, a[3]) }}", "bbaTrue"),
+            ("{{ 'abc'|join('-') }}{{ [d]|join(attribute='k') }}", "a-b-c[1]"),
+            ("{{ 1e16|string }}{{ d|string|length }}", "1e+1610"),
+            ("{% set Übung = 1 %}{{ Übung + 1 }}", "2"),
+        ] {
+            assert_eq!(render(source).as_deref(), Ok(text), "{source}");
+        }
+        for source in [
+            "{{ a.none|string }}",
+            "{{ ', '.join(a.none) }}",
+            "{{ t.split(a.none) }}",
+            "{{ t|replace(a.none, 'x') }}",
+            "{{ [a.none]|join }}",
+            "{{ a.none|join }}",
+            "{{ ', '.join(a) }}",
+        ] {
+            assert!(render(source).is_err(), "{source}: {:?}", render(source));
+        }
     }
 
     /// As Jinja 3.1.6 renders them.
