@@ -245,30 +245,15 @@ struct DetokenizeBody<'a> {
     skip_special_tokens: Option<bool>,
 }
 
-/// The body that asks for the text of `tokens`.
-pub(crate) fn detokenize(model: &str, tokens: &[u32]) -> Bytes {
-    let skip_special_tokens = None;
-    encode(
-        &DetokenizeBody {
-            model,
-            tokens,
-            skip_special_tokens,
-        },
-        tokens.len() * 7,
-    )
-}
-
-/// The same, with the text of special tokens, which a prompt may hold; an engine that always tells it passes the field over.
-pub(crate) fn detokenize_all(model: &str, tokens: &[u32]) -> Bytes {
-    let skip_special_tokens = Some(false);
-    encode(
-        &DetokenizeBody {
-            model,
-            tokens,
-            skip_special_tokens,
-        },
-        tokens.len() * 7,
-    )
+/// The body that asks for the text of `tokens`: `whole` with that of special tokens, which a prompt may hold. An engine that
+/// always tells it passes the field over.
+pub(crate) fn detokenize(model: &str, tokens: &[u32], whole: bool) -> Bytes {
+    let body = DetokenizeBody {
+        model,
+        tokens,
+        skip_special_tokens: whole.then_some(false),
+    };
+    encode(&body, tokens.len() * 7)
 }
 
 /// The body that asks for one token, so that the usage tells how long `prompt` is.

@@ -272,7 +272,7 @@ impl OpenAi {
     async fn ends_whole(&self, tokens: &[u32], connection: Connection) -> bool {
         // A character is a few tokens at most.
         let last = &tokens[tokens.len().saturating_sub(SEAM_TOKENS)..];
-        let body = body::detokenize(&self.model, last);
+        let body = body::detokenize(&self.model, last, false);
         let Exchange { outcome, .. } = self.client.post(Endpoint::Detokenize, body, connection).await;
         let HttpOutcome::Answered {
             status: 200..=299,

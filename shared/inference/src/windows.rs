@@ -210,7 +210,7 @@ async fn detokenize(
     connection: Connection,
     requests: &mut u32,
 ) -> Result<Option<String>, Verdict<Scored>> {
-    let body = crate::body::detokenize_all(engine.model(), tokens);
+    let body = crate::body::detokenize(engine.model(), tokens, true);
     let exchange = engine.client().post(Endpoint::Detokenize, body, connection).await;
     told(&exchange, requests, |body| {
         let detokenized = serde_json::from_slice::<Detokenized<'_>>(body).ok()?;
