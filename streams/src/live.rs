@@ -8,6 +8,7 @@ use async_nats::jetstream::{self, stream};
 use futures::future::{try_join, try_join_all};
 use futures::{StreamExt as _, TryStreamExt as _};
 use serde::Serialize;
+use tokio::time::Instant;
 
 use crate::buckets::Bucket;
 use crate::{Durable, Retention, Stream, buckets, declared, durable};
@@ -35,6 +36,9 @@ impl Difference {
 
 /// Streams that one broker makes at once: more than there are.
 const MADE_AT_ONCE: usize = 64;
+
+/// How long servers of a cluster may take to join it.
+const JOINED_WITHIN: Duration = Duration::from_secs(10);
 
 /// The field of what is not there at all.
 const EXISTENCE: &str = "existence";
@@ -76,11 +80,15 @@ pub enum Error {
         name: String,
         /// The copies asked for.
         replicas: usize,
+        /// Others may still join.
+        is_cluster: bool,
     },
 }
 
-/// The server's codes for: no suitable peers for placement, insufficient resources, replicas without a cluster.
-const TOO_FEW_SERVERS: [u64; 3] = [10_005, 10_023, 10_074];
+/// The server's codes for: no suitable peers for placement, insufficient resources.
+const TOO_FEW_SERVERS: [u64; 2] = [10_005, 10_023];
+/// The server's code for: replicas without a cluster.
+const NO_CLUSTER: u64 = 10_074;
 
 /// The failure to give `name` so many copies.
 fn not_placed<E: std::error::Error + Send + Sync + 'static>(
@@ -90,8 +98,14 @@ fn not_placed<E: std::error::Error + Send + Sync + 'static>(
 ) -> impl FnOnce(E) -> Error + use<E> {
     let name = name.to_owned();
     move |source| {
-        if replicas > 1 && codes(&source).any(|code| TOO_FEW_SERVERS.contains(&code)) {
-            Error::TooFewServers { action, name, replicas }
+        let is_cluster = codes(&source).any(|code| TOO_FEW_SERVERS.contains(&code));
+        if replicas > 1 && (is_cluster || codes(&source).any(|code| code == NO_CLUSTER)) {
+            Error::TooFewServers {
+                action,
+                name,
+                replicas,
+                is_cluster,
+            }
         } else {
             failed(action, &name)(source)
         }
@@ -211,17 +225,31 @@ pub async fn carry_out(js: &jetstream::Context, replicas: usize, differences: &[
         MADE_AT_ONCE
     };
     let streams = futures::stream::iter(streams)
-        .map(|(stream, difference)| apply_stream(js, stream, replicas, difference))
+        .map(|(stream, difference)| once_placed(move || apply_stream(js, stream, replicas, difference)))
         .buffered(at_once);
     streams.try_collect::<()>().await?;
     let buckets = futures::stream::iter(buckets)
-        .map(|(bucket, difference)| apply_bucket(js, bucket, replicas, difference))
+        .map(|(bucket, difference)| once_placed(move || apply_bucket(js, bucket, replicas, difference)))
         .buffered(at_once);
     buckets.try_collect::<()>().await?;
     for durable in durable::fixed().iter().filter(|durable| of(&durable.name).is_some()) {
         ensure(js, durable).await?;
     }
     Ok(())
+}
+
+/// Servers of a cluster that are started at once join it one after another, and a busy one is taken for away for moments: too few
+/// are so only when they still are after a while.
+async fn once_placed<F: Future<Output = Result<(), Error>>>(mut apply: impl FnMut() -> F) -> Result<(), Error> {
+    let begun = Instant::now();
+    loop {
+        match apply().await {
+            Err(Error::TooFewServers { is_cluster: true, .. }) if begun.elapsed() < JOINED_WITHIN => {
+                tokio::time::sleep(JOINED_WITHIN / 40).await;
+            }
+            applied => return applied,
+        }
+    }
 }
 
 async fn apply_stream(
@@ -491,7 +519,37 @@ mod tests {
 
     use async_nats::jetstream::stream::{DiscardPolicy, RetentionPolicy};
 
-    use super::{compare, declared, missing};
+    use super::*;
+
+    fn too_few(is_cluster: bool) -> Error {
+        Error::TooFewServers {
+            action: "apply stream",
+            name: "DONE".to_owned(),
+            replicas: 3,
+            is_cluster,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn servers_of_a_cluster_may_join_a_little_later_and_others_are_not_waited_for() {
+        let begun = Instant::now();
+        let joined = begun + Duration::from_secs(3);
+        let placed = once_placed(|| async move {
+            if Instant::now() < joined {
+                Err(too_few(true))
+            } else {
+                Ok(())
+            }
+        });
+        placed.await.unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(4));
+        let never = once_placed(|| async { Err(too_few(true)) }).await;
+        assert!(matches!(never, Err(Error::TooFewServers { .. })));
+        assert!(begun.elapsed() > JOINED_WITHIN, "they were waited for");
+        let begun = Instant::now();
+        once_placed(|| async { Err(too_few(false)) }).await.unwrap_err();
+        assert_eq!(begun.elapsed(), Duration::ZERO, "one server alone stays alone");
+    }
 
     #[test]
     fn differences_are_told_in_the_servers_words() {

@@ -216,9 +216,10 @@ impl Budget {
     /// answer which takes long may outlive any number of engines: each such try is a token at least, so the cap bounds them. One
     /// whose tokens are lost is not held against the item either, but bounded on its own.
     fn judge<T>(&mut self, verdict: Verdict<T>, brought: Brought, now: Instant) -> Step<T> {
-        // An answer that says nothing has brought nothing, whatever tokens came with it.
+        // An answer that says nothing has brought nothing, whatever tokens came with it; and one that its engine does not end was
+        // not interrupted by anything.
         let brought = match verdict {
-            Verdict::Suspect(_) => Brought::Nothing,
+            Verdict::Suspect(_) | Verdict::Endless { .. } => Brought::Nothing,
             _ => brought,
         };
         self.weight = u32::from(brought == Brought::Nothing);
@@ -281,7 +282,9 @@ impl Budget {
                     connection: Connection::Kept,
                 }
             }
-            Verdict::Stalled { why } => self.bad_try(Connection::New, None).unwrap_or_else(|| failed(why)),
+            Verdict::Stalled { why } | Verdict::Endless { why } => {
+                self.bad_try(Connection::New, None).unwrap_or_else(|| failed(why))
+            }
             // The replica is marked; another one is asked, or its return is waited for.
             Verdict::Down { sent: false, .. } => Step::at_once(),
             Verdict::Fatal { detail } => {
@@ -327,7 +330,7 @@ fn sign<T>(verdict: &Verdict<T>) -> Option<Sign> {
         // Nothing need have been sent.
         Verdict::Unsupported { .. } => return None,
         Verdict::Suspect(_) => Sign::Empty,
-        Verdict::Retry { .. } => Sign::Bad,
+        Verdict::Retry { .. } | Verdict::Endless { .. } => Sign::Bad,
         Verdict::Stalled { .. } => Sign::Stalled,
         Verdict::Busy {
             status, retry_after, ..

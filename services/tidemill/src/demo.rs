@@ -14,7 +14,7 @@ use crate::exit::Done;
 use crate::live::{self, Wanted};
 use crate::roles::Roles;
 use crate::session::{self, Need, Session};
-use crate::stops::stop_signal;
+use crate::stops::{stop_signal, unless_stopped};
 use crate::view::Following;
 use crate::{output, table};
 
@@ -33,8 +33,11 @@ pub(crate) fn run(mut args: Demo) -> anyhow::Result<Done> {
     }
     let config = session::configuration(&args.place, "warn")?;
     session::block_on(async {
-        let _admin = session::admin(&args.place).await?;
-        let session = Session::open(&args.place, config, Need::Alone).await?;
+        let open = async {
+            let admin = session::admin(&args.place).await?;
+            anyhow::Ok((admin, Session::open(&args.place, config, Need::Alone).await?))
+        };
+        let (_admin, session) = unless_stopped(open).await?;
         output::note(&format!(
             "broker {}, data {}",
             session.url(),

@@ -15,7 +15,7 @@ use crate::exit::Done;
 use crate::live::{self, Wanted};
 use crate::roles::Roles;
 use crate::session::{self, Need, Session};
-use crate::stops::stop_signal;
+use crate::stops::{stop_signal, unless_stopped};
 use crate::view::{Following, Known};
 use crate::{output, table};
 
@@ -24,9 +24,13 @@ pub(crate) fn run(args: Box<Evaluate>) -> anyhow::Result<Done> {
     override_loader(&mut config.loader, &args);
     let event = announcement(&args)?;
     session::block_on(async {
-        let _admin = session::admin(&args.place).await?;
-        let render = |store: &Store, config: &Config| Ahead::begin(store, &config.loader, &event.suites);
-        let (session, ahead) = Session::open_beside(&args.place, config, Need::Alone, render).await?;
+        let open = async {
+            let admin = session::admin(&args.place).await?;
+            let render = |store: &Store, config: &Config| Ahead::begin(store, &config.loader, &event.suites);
+            let opened = Session::open_beside(&args.place, config, Need::Alone, render).await?;
+            anyhow::Ok((admin, opened))
+        };
+        let (_admin, (session, ahead)) = unless_stopped(open).await?;
         let done = Box::pin(evaluate(&session.context, &event, ahead, args.json)).await;
         session.close().await;
         done

@@ -24,6 +24,17 @@ pub(crate) async fn stop_signal() -> anyhow::Error {
     anyhow::anyhow!("stopped by a signal; nothing finished is lost: the same command goes on from here")
 }
 
+/// What the body gives, unless a signal comes first: signals are heard from here on.
+///
+/// # Errors
+/// The body's, or the signal.
+pub(crate) async fn unless_stopped<T>(body: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    tokio::select! { biased;
+        stopped = stop_signal() => Err(stopped),
+        done = body => done,
+    }
+}
+
 fn listen() -> std::io::Result<()> {
     let (terminate, interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tokio::spawn(keep(terminate));

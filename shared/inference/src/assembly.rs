@@ -241,6 +241,9 @@ impl<'a> Assembly<'a> {
             return self.end_at_cap();
         }
         if let Some(reason) = reason {
+            if self.at_cap.is_some() && self.tokens() > u64::from(self.request.max_tokens) {
+                return self.end_at_cap();
+            }
             self.finish_reason = Some(reason.into_string());
             // Nothing may continue an answer that has ended, also when only its counts are outstanding: its tokens come back
             // with its conclusion.
@@ -266,11 +269,10 @@ impl<'a> Assembly<'a> {
 
     /// There is so much of the answer that the engine does not heed the cap: twice as much, and some tokens more.
     fn is_endless(&self) -> bool {
-        let cap = u64::from(self.request.max_tokens);
-        let most = cap + cap.max(TOKENS_BEYOND);
+        let most = most_tokens(self.request);
         let pieces = if self.has_uncounted { PIECES_OF_TOKEN } else { 1 };
         let bytes = self.partial.text.len() + self.partial.reasoning.len() + self.refusal.len();
-        self.tokens() > most * pieces || bytes as u64 > most * BYTES_OF_TOKEN
+        self.tokens() > most * pieces || bytes > most_bytes(self.request)
     }
 
     /// Ends an answer that the engine does not end: cut at its cap where that is known, else as a fault of the engine's, of which
@@ -281,10 +283,12 @@ impl<'a> Assembly<'a> {
             let came = self.tokens();
             *self.partial = Partial::default();
             self.pending.clear();
-            return self.fail(Verdict::retry_on_new_connection(format!(
-                "the engine does not end the answer: {} or pieces came, and the cap is {cap}",
-                counted(came, "token")
-            )));
+            return self.fail(Verdict::Endless {
+                why: format!(
+                    "the engine does not end the answer: {} or pieces came, and the cap is {cap}",
+                    counted(came, "token")
+                ),
+            });
         };
         self.partial.text.truncate(at.text);
         self.partial.reasoning.truncate(at.reasoning);
@@ -386,6 +390,17 @@ impl<'a> Assembly<'a> {
         };
         conclude(whole, self.request)
     }
+}
+
+/// More tokens than that no engine makes that heeds the cap: twice as many, and some more.
+fn most_tokens(request: &Request<'_>) -> u64 {
+    let cap = u64::from(request.max_tokens);
+    cap + cap.max(TOKENS_BEYOND)
+}
+
+/// More bytes than that are no text of an answer whose engine heeds the cap.
+pub(crate) fn most_bytes(request: &Request<'_>) -> usize {
+    usize::try_from(most_tokens(request) * BYTES_OF_TOKEN).unwrap_or(usize::MAX)
 }
 
 /// The answer that is there already, which only the cap keeps from being continued.

@@ -387,11 +387,16 @@ fn an_answer_that_goes_on_beyond_its_cap_is_cut_there() {
         assert_eq!((answer.text, answer.completion_tokens), ("ab".repeat(8), 8), "{event}");
         assert_eq!((partial.text, partial.tokens), ("ab".repeat(8), vec![7; 8]), "{event}");
     }
-    // Not clearly beyond it: the engine's own end is waited for.
+    // Not clearly beyond it: the engine's own end is waited for, and what it says of it changes nothing.
     let mut events = vec![text("ab", &[7]); most];
     events.push(json!({ "choices": [{ "text": "", "finish_reason": "stop" }] }));
-    let answer = answer(streamed(&[], &mut Partial::default(), &events));
-    assert_eq!((answer.ending, answer.text.len()), (Ending::Length, 2 * most));
+    events.push(json!({ "choices": [], "usage": usage(most as u64) }));
+    for stop in [Value::Null, json!("X")] {
+        events[most]["choices"][0]["stop_reason"] = stop;
+        let answer = answer(streamed(&[], &mut Partial::default(), &events));
+        assert_eq!((answer.ending, answer.text), (Ending::Length, "ab".repeat(8)));
+        assert_eq!((answer.truncated, answer.completion_tokens), (true, 8));
+    }
 }
 
 #[test]
@@ -410,13 +415,10 @@ fn an_endless_answer_whose_cap_is_in_no_known_place_is_a_fault_of_the_engine_and
         (text(&"x".repeat(100_000), &[7]), 1),
     ] {
         let (verdict, partial) = repeated(&event, count);
-        let Verdict::Retry {
-            why, on_new_connection, ..
-        } = verdict
-        else {
+        let Verdict::Endless { why } = verdict else {
             panic!("{event}: {verdict:?}")
         };
-        assert!(on_new_connection && why.contains("does not end the answer"), "{why}");
+        assert!(why.contains("does not end the answer"), "{why}");
         assert!(partial.is_empty() && partial.text.is_empty(), "{event}");
     }
 }

@@ -139,9 +139,14 @@ pub(crate) fn conclude(whole: Whole, request: &Request<'_>) -> Verdict<Answer> {
         if whole.stop_reason.is_none() {
             ending = Ending::Empty;
         }
-    } else if ending == Ending::Stop && whole.stop_reason.is_none() && generated >= Some(u64::from(request.max_tokens))
-    {
-        ending = Ending::Length;
+    } else if ending == Ending::Stop {
+        // A stop text may fire at the cap, and beyond it nothing counts.
+        let cap = u64::from(request.max_tokens);
+        let is_cut =
+            generated.is_some_and(|generated| generated > cap || generated == cap && whole.stop_reason.is_none());
+        if is_cut {
+            ending = Ending::Length;
+        }
     }
     let answer = Answer {
         ending,

@@ -205,16 +205,33 @@ impl Client {
     /// A kept connection that turns out to be closed is replaced once, because the server may have given it up while it
     /// was idle. Where nobody listens any more, the first request counts: it was sent.
     pub(crate) async fn post(&self, endpoint: Endpoint, body: Bytes, connection: Connection) -> Exchange {
+        self.post_for(endpoint, body, connection, MOST_BYTES).await
+    }
+
+    /// As [`Client::post`], for a response of at most so many bytes.
+    pub(crate) async fn post_for(
+        &self,
+        endpoint: Endpoint,
+        body: Bytes,
+        connection: Connection,
+        most: usize,
+    ) -> Exchange {
+        let most = most.min(MOST_BYTES);
         let timeout = self.shared.request_timeout;
         let begun = Instant::now();
         let outcome = self
-            .send(Method::POST, endpoint, Some(body.clone()), connection, timeout)
+            .send(
+                (Method::POST, endpoint),
+                Some(body.clone()),
+                connection,
+                (most, timeout),
+            )
             .await;
         if !may_be_stale(&outcome, connection, begun.elapsed()) {
             return Exchange { outcome, requests: 1 };
         }
         match self
-            .send(Method::POST, endpoint, Some(body), Connection::New, timeout)
+            .send((Method::POST, endpoint), Some(body), Connection::New, (most, timeout))
             .await
         {
             HttpOutcome::Unreachable(_) => Exchange { outcome, requests: 1 },
@@ -224,7 +241,8 @@ impl Client {
 
     /// Asks for a document.
     pub(crate) async fn get(&self, endpoint: Endpoint, connection: Connection, timeout: Duration) -> HttpOutcome {
-        self.send(Method::GET, endpoint, None, connection, timeout).await
+        self.send((Method::GET, endpoint), None, connection, (MOST_BYTES, timeout))
+            .await
     }
 
     /// Sends a body and waits for the response to begin. A success comes back as a body that is still on its way, anything
@@ -263,21 +281,20 @@ impl Client {
                 timeout,
             });
         }
-        let whole = timeout_at(until, read(response, timeout)).await;
+        let whole = timeout_at(until, read(response, MOST_BYTES, timeout)).await;
         Err(whole.unwrap_or(HttpOutcome::TimedOut(timeout)))
     }
 
     async fn send(
         &self,
-        method: Method,
-        endpoint: Endpoint,
+        (method, endpoint): (Method, Endpoint),
         body: Option<Bytes>,
         connection: Connection,
-        timeout: Duration,
+        (most, timeout): (usize, Duration),
     ) -> HttpOutcome {
         let request = self.request(method, endpoint, body, Some(timeout));
         match self.execute(request, connection, timeout).await {
-            Ok(response) => read(response, timeout).await,
+            Ok(response) => read(response, most, timeout).await,
             Err(outcome) => outcome,
         }
     }
@@ -373,19 +390,42 @@ fn may_be_stale(outcome: &HttpOutcome, connection: Connection, after: Duration) 
     connection == Connection::Kept && matches!(outcome, HttpOutcome::Lost(_)) && after < STALE_SHOWS_WITHIN
 }
 
+/// The longest body that is read, in bytes: the log-probabilities of a prompt of 200,000 tokens, and no answer that never ends.
+const MOST_BYTES: usize = 64 << 20;
+
 /// Waits for the rest of a response.
-async fn read(response: Response, timeout: Duration) -> HttpOutcome {
+async fn read(response: Response, most: usize, timeout: Duration) -> HttpOutcome {
     let status = response.status().as_u16();
     let retry_after = retry_after::read(response.headers());
-    match response.bytes().await {
-        Ok(body) => HttpOutcome::Answered {
+    match body(response, most).await {
+        Ok(Some(body)) => HttpOutcome::Answered {
             status,
             retry_after,
             body,
         },
+        Ok(None) => HttpOutcome::Cut(format!("the body is longer than {} KiB", most >> 10)),
         Err(error) if error.is_timeout() => HttpOutcome::TimedOut(timeout),
         Err(error) => HttpOutcome::Cut(root_cause(&error)),
     }
+}
+
+/// The body, unless it is longer than that.
+async fn body(mut response: Response, most: usize) -> Result<Option<Bytes>, reqwest::Error> {
+    let Some(first) = response.chunk().await? else {
+        return Ok(Some(Bytes::new()));
+    };
+    // Most bodies come in one piece, which is not copied.
+    let mut whole = Vec::new();
+    while let Some(next) = response.chunk().await? {
+        if whole.is_empty() {
+            whole.extend_from_slice(&first);
+        }
+        if whole.len() + next.len() > most {
+            return Ok(None);
+        }
+        whole.extend_from_slice(&next);
+    }
+    Ok(Some(if whole.is_empty() { first } else { whole.into() }))
 }
 
 impl fmt::Debug for Client {

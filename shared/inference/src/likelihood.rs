@@ -363,17 +363,32 @@ pub(crate) fn unknown_first() -> Verdict<Scored> {
     }
 }
 
-/// None is missing but the first, none is above 0, and not all are 0; else what is wrong.
+/// None is missing but the first, none is above 0, their sum is a number, and not all are 0; else what is wrong.
 pub(crate) fn plausible(logprobs: &[Option<f64>]) -> Result<(), String> {
+    possible(logprobs)?;
+    if are_all_certain(logprobs) {
+        return Err("all are 0".to_owned());
+    }
+    Ok(())
+}
+
+/// Every token that has a log-probability is certain: of a whole prompt that is not to be believed.
+pub(crate) fn are_all_certain(logprobs: &[Option<f64>]) -> bool {
+    let mut known = logprobs.iter().flatten().peekable();
+    known.peek().is_some() && known.all(|logprob| *logprob == 0.0)
+}
+
+/// None is missing but the first, none is above 0, and their sum is a number; else what is wrong.
+pub(crate) fn possible(logprobs: &[Option<f64>]) -> Result<(), String> {
     if let Some(index) = logprobs.iter().skip(1).position(Option::is_none) {
         return Err(format!("none for token {}", index + 1));
     }
     if let Some(logprob) = logprobs.iter().flatten().find(|logprob| **logprob > ROUNDING) {
         return Err(format!("{logprob} is above 0"));
     }
-    let mut known = logprobs.iter().flatten().peekable();
-    if known.peek().is_some() && known.all(|logprob| *logprob == 0.0) {
-        return Err("all are 0".to_owned());
+    let sum: f64 = logprobs.iter().flatten().sum();
+    if !sum.is_finite() {
+        return Err(format!("their sum is {sum}"));
     }
     Ok(())
 }

@@ -96,6 +96,9 @@ impl NoMetrics {
     }
 }
 
+/// What a response that is not streamed may hold beside its text, in bytes: the ids of its prompt's tokens, for one.
+const BESIDE_TEXT: usize = 4 << 20;
+
 impl OpenAi {
     /// Makes the adapter for `model` on the server that `client` speaks to.
     #[must_use]
@@ -293,7 +296,8 @@ impl OpenAi {
         let mut requests = 0;
         loop {
             let body = body::completion(&self.model, request, None, style);
-            let exchange = self.client.post(endpoint, body, connection).await;
+            let most = assembly::most_bytes(request).saturating_add(BESIDE_TEXT);
+            let exchange = self.client.post_for(endpoint, body, connection, most).await;
             requests += exchange.requests;
             if give_way(&exchange.outcome, &mut style) {
                 continue;

@@ -378,6 +378,7 @@ fn no_answer(client: &Client, model: &str, verdict: Verdict<Answer>) -> ProbeErr
             Verdict::Retry { .. }
                 | Verdict::Busy { .. }
                 | Verdict::Stalled { .. }
+                | Verdict::Endless { .. }
                 | Verdict::Down { .. }
                 | Verdict::Suspect(_)
         ),
@@ -392,6 +393,7 @@ fn reason<T>(verdict: Verdict<T>) -> String {
         Verdict::Retry { why, .. }
         | Verdict::Busy { why, .. }
         | Verdict::Stalled { why }
+        | Verdict::Endless { why }
         | Verdict::Down { why, .. } => why,
         Verdict::Overflow { detail }
         | Verdict::Rejected { detail }

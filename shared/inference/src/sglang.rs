@@ -21,8 +21,8 @@ use crate::body::{KeepStop, Words};
 use crate::classify::settle;
 use crate::continuation::Traits;
 use crate::dialect::{Dialect, HasPenalties, TellsTokens};
-use crate::http::{Endpoint, Exchange};
-use crate::likelihood::{NO_BEST, implausible, plausible, unknown_best, unknown_first};
+use crate::http::Endpoint;
+use crate::likelihood::{NO_BEST, are_all_certain, implausible, plausible, possible, unknown_best, unknown_first};
 use crate::{Answer, Attempt, Capabilities, Connection, HttpOutcome, OpenAi, Scored, Scoring, Verdict, windows};
 
 /// How long its settings are waited for; a busy scheduler tells them between two steps.
@@ -62,7 +62,7 @@ struct GenerateBody<'a> {
     top_logprobs_num: u32,
 }
 
-#[derive(Serialize)]
+#[derive(Clone, Copy, Serialize)]
 enum Prompt<'a> {
     #[serde(rename = "text")]
     Text(&'a str),
@@ -113,23 +113,7 @@ pub(crate) async fn score(
     let prompt = scoring.prompt(choice);
     let mut border = scoring.context_tokens.unwrap_or(0);
     loop {
-        let exchange = engine
-            .client()
-            .post(Endpoint::Generate, body(Prompt::Text(&prompt), border), connection)
-            .await;
-        let Exchange {
-            outcome,
-            requests: sent,
-        } = exchange;
-        requests += sent;
-        let mut earlier = None;
-        let verdict = settle(&outcome, |body| match read(body, border) {
-            Ok(verdict) => verdict,
-            Err(Earlier(at)) => {
-                earlier = Some(at);
-                Verdict::retry("the continuation is no token of its own")
-            }
-        });
+        let (verdict, earlier) = generate(engine, Prompt::Text(&prompt), border, connection, &mut requests).await;
         let read = match &verdict {
             Verdict::Done(scored) => Some(scored.prompt_tokens),
             _ => earlier.map(|at| at + 1),
@@ -279,25 +263,55 @@ pub(crate) async fn score_tokens(
     border: usize,
     connection: Connection,
 ) -> Attempt<Scored> {
-    let border = border as u64;
-    let Exchange { outcome, requests } = engine
-        .client()
-        .post(Endpoint::Generate, body(Prompt::Tokens(tokens), border), connection)
-        .await;
-    let verdict = settle(&outcome, |body| {
-        match read(body, border).unwrap_or_else(|Earlier(_)| implausible("fewer tokens than were sent")) {
-            Verdict::Done(scored) if scored.prompt_tokens != tokens.len() as u64 => implausible(&format!(
-                "those of {} for {} that were sent",
-                counted(scored.prompt_tokens, "token"),
-                tokens.len()
-            )),
-            verdict => verdict,
-        }
-    });
+    let mut requests = 0;
+    let asked = generate(engine, Prompt::Tokens(tokens), border as u64, connection, &mut requests).await;
+    let verdict = match asked {
+        (_, Some(_)) => implausible("fewer tokens than were sent"),
+        (Verdict::Done(scored), _) if scored.prompt_tokens != tokens.len() as u64 => implausible(&format!(
+            "those of {} for {} that were sent",
+            counted(scored.prompt_tokens, "token"),
+            tokens.len()
+        )),
+        (verdict, _) => verdict,
+    };
     Attempt { verdict, requests }
 }
 
-fn body(prompt: Prompt<'_>, border: u64) -> Bytes {
+/// Asks for the continuation that begins at token `border`, and says where it begins instead where that is no token of its own.
+///
+/// One that is certain is asked for again with all that is before it: a model may be certain of a continuation, but a server
+/// that says so of everything has said nothing.
+async fn generate(
+    engine: &OpenAi,
+    prompt: Prompt<'_>,
+    border: u64,
+    connection: Connection,
+    requests: &mut u32,
+) -> (Verdict<Scored>, Option<u64>) {
+    let mut start = border.saturating_sub(1);
+    loop {
+        let exchange = engine
+            .client()
+            .post(Endpoint::Generate, body(prompt, start), connection)
+            .await;
+        *requests += exchange.requests;
+        let mut unread = None;
+        let verdict = settle(&exchange.outcome, |body| match read(body, border, start) {
+            Ok(verdict) => verdict,
+            Err(why) => {
+                unread = Some(why);
+                Verdict::retry("the continuation is no token of its own")
+            }
+        });
+        match unread {
+            Some(Unread::Certain) => start = 0,
+            Some(Unread::Earlier(at)) => return (verdict, Some(at)),
+            None => return (verdict, None),
+        }
+    }
+}
+
+fn body(prompt: Prompt<'_>, start: u64) -> Bytes {
     let text_bytes = match &prompt {
         Prompt::Text(text) => text.len(),
         Prompt::Tokens(tokens) => tokens.len() * 7,
@@ -311,19 +325,25 @@ fn body(prompt: Prompt<'_>, border: u64) -> Bytes {
                 temperature: 0.0,
             },
             return_logprob: true,
-            logprob_start_len: border.saturating_sub(1),
+            logprob_start_len: start,
             top_logprobs_num: 1,
         },
         text_bytes,
     )
 }
 
-/// The continuation is part of the token in which the context ends, which is all there is of it: it begins here.
+/// Why an answer says too little of a continuation.
 #[derive(Debug, PartialEq, Eq)]
-struct Earlier(u64);
+enum Unread {
+    /// The continuation is part of the token in which the context ends, which is all there is of it: it begins here.
+    Earlier(u64),
+    /// All that is told is certain, and not all of the prompt is told.
+    Certain,
+}
 
-/// Sums the continuation, which begins at token `border`, once it has passed the gate that all likelihoods pass.
-fn read(body: &[u8], border: u64) -> Result<Verdict<Scored>, Earlier> {
+/// Sums the continuation, which begins at token `border`, once it has passed the gate that all likelihoods pass; the tokens from
+/// `start` on are told.
+fn read(body: &[u8], border: u64, start: u64) -> Result<Verdict<Scored>, Unread> {
     let meta = match serde_json::from_slice::<Generated>(body) {
         Ok(generated) => generated.meta_info,
         Err(error) => {
@@ -333,10 +353,9 @@ fn read(body: &[u8], border: u64) -> Result<Verdict<Scored>, Earlier> {
     };
     if meta.prompt_tokens <= border && border > 0 {
         // Never the same border again, so that this comes to an end.
-        return Err(Earlier(meta.prompt_tokens.min(border).saturating_sub(1)));
+        return Err(Unread::Earlier(meta.prompt_tokens.min(border).saturating_sub(1)));
     }
     let entries = meta.input_token_logprobs.unwrap_or_default();
-    let start = border.saturating_sub(1);
     let expected = meta.prompt_tokens - start;
     if entries.is_empty() {
         return Ok(Verdict::Unsupported {
@@ -351,6 +370,9 @@ fn read(body: &[u8], border: u64) -> Result<Verdict<Scored>, Earlier> {
         )));
     }
     let logprobs: Vec<Option<f64>> = entries.iter().map(|entry| entry.0).collect();
+    if start > 0 && possible(&logprobs).is_ok() && are_all_certain(&logprobs) {
+        return Err(Unread::Certain);
+    }
     if let Err(what) = plausible(&logprobs) {
         return Ok(implausible(&what));
     }
@@ -395,7 +417,11 @@ mod tests {
     }
 
     fn label(body: &[u8], border: u64) -> &'static str {
-        read(body, border).unwrap().label()
+        match read(body, border, border.saturating_sub(1)) {
+            Ok(verdict) => verdict.label(),
+            Err(Unread::Certain) => "certain",
+            Err(Unread::Earlier(_)) => "earlier",
+        }
     }
 
     #[test]
@@ -403,14 +429,14 @@ mod tests {
         // Five tokens, of which the context is three: the answer begins at the last of these.
         let entries = json!([[null, 30, null], [-1.5, 31, null], [-0.25, 32, " x"]]);
         let top = json!([null, [[-1.5, 31, null]], [[-0.125, 40, null]]]);
-        let Ok(Verdict::Done(scored)) = read(&answer(5, &entries, &top), 3) else {
+        let Ok(Verdict::Done(scored)) = read(&answer(5, &entries, &top), 3, 2) else {
             panic!()
         };
         assert_eq!(scored.choice.log_probability, -1.75);
         assert_eq!((scored.choice.tokens, scored.choice.is_greedy), (2, false));
         assert_eq!(scored.prompt_tokens, 5);
         let alone = json!([null, [[-1.5, 31, null]], [[-0.25, 32, null]]]);
-        let Ok(Verdict::Done(scored)) = read(&answer(5, &entries, &alone), 3) else {
+        let Ok(Verdict::Done(scored)) = read(&answer(5, &entries, &alone), 3, 2) else {
             panic!()
         };
         assert!(scored.choice.is_greedy);
@@ -437,7 +463,8 @@ mod tests {
     fn numbers_that_cannot_be_right_are_no_scores() {
         let top = json!([]);
         for (entries, label_expected) in [
-            (json!([[null, 1, null], [0.0, 2, null], [0.0, 3, null]]), "retry"),
+            (json!([[null, 1, null], [0.0, 2, null], [0.0, 3, null]]), "certain"),
+            (json!([[null, 1, null], [-1e308, 2, null], [-1e308, 3, null]]), "retry"),
             (json!([[null, 1, null], [-1.0, 2, null]]), "retry"),
             (json!([[null, 1, null], [null, 2, null], [-1.0, 3, null]]), "retry"),
             (json!([[null, 1, null], [0.5, 2, null], [-1.0, 3, null]]), "retry"),
@@ -452,8 +479,8 @@ mod tests {
     #[test]
     fn a_continuation_within_the_contexts_last_token_begins_with_that() {
         let body = answer(3, &json!([[null, 1, null]]), &json!([]));
-        assert_eq!(read(&body, 3), Err(Earlier(2)));
-        assert_eq!(read(&body, 9), Err(Earlier(2)));
+        assert_eq!(read(&body, 3, 2), Err(Unread::Earlier(2)));
+        assert_eq!(read(&body, 9, 8), Err(Unread::Earlier(2)));
     }
 
     #[test]

@@ -89,6 +89,11 @@ pub enum Verdict<T> {
         /// What happened.
         why: String,
     },
+    /// The engine does not end the answer: it does not heed its cap, and would not the next time either.
+    Endless {
+        /// What happened.
+        why: String,
+    },
     /// The replica is away. Not the item's fault.
     Down {
         /// What happened.
@@ -112,6 +117,7 @@ impl<T> Verdict<T> {
             Self::Unsupported { .. } => "unsupported",
             Self::Fatal { .. } => "fatal",
             Self::Stalled { .. } => "stalled",
+            Self::Endless { .. } => "endless",
             Self::Down { .. } => "down",
         }
     }

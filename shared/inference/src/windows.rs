@@ -100,11 +100,11 @@ pub(crate) async fn score(
     }
     let prompt = scoring.prompt(choice);
     let sent = &prompt[scoring.context().len()..];
-    if is_equal(&told, sent) {
+    if told == sent {
         let verdict = Verdict::Done(whole);
         return Attempt { verdict, requests };
     }
-    // Their texts one by one may lack a character that is cut over two of them.
+    // Their texts one by one may lack white space, and characters that are cut over two of them.
     let verdict = match detokenize(engine, &cut.tokens[cut.start..], connection, &mut requests).await {
         Ok(Some(told)) if is_equal(&told, sent) => Verdict::Done(whole),
         Ok(Some(_)) => Verdict::retry("the tokens that the engine tells for the text are those of another one"),

@@ -88,6 +88,25 @@ pub(super) async fn encode(app: &Arc<App>, text: String, add_special: bool) -> R
     tokens.map_err(|error| ApiError::bad_request(error.to_string(), Some("prompt")))
 }
 
+/// The text of tokens, likewise.
+pub(super) async fn decode(app: &Arc<App>, tokens: Vec<u32>, skip_special: bool) -> Result<String, ApiError> {
+    let app = Arc::clone(app);
+    let decoded = tokio::task::spawn_blocking(move || app.text.decode(&tokens, skip_special)).await;
+    decoded.map_err(|_| ApiError::internal("the tokenizer panicked"))
+}
+
+/// Checks the tokens of a field against the vocabulary.
+pub(super) fn check_tokens(app: &App, tokens: &[u32], field: &'static str) -> Result<(), ApiError> {
+    let Some(token) = tokens.iter().find(|token| **token as usize >= app.vocab_size) else {
+        return Ok(());
+    };
+    let message = format!(
+        "token id {token} is out of vocabulary: the model has {} tokens",
+        app.vocab_size
+    );
+    Err(ApiError::bad_request(message, Some(field)))
+}
+
 /// Checks a prompt against vocabulary and context, and settles the number of tokens to generate.
 ///
 /// A number that was asked for must fit; without one, `default` is cut to what does.
@@ -95,13 +114,7 @@ pub(super) fn check_prompt(app: &App, prompt: &[u32], asked: Option<usize>, defa
     if prompt.is_empty() {
         return Err(ApiError::bad_request("the prompt has no tokens", Some("prompt")));
     }
-    if let Some(token) = prompt.iter().find(|token| **token as usize >= app.vocab_size) {
-        let message = format!(
-            "token id {token} is out of vocabulary: the model has {} tokens",
-            app.vocab_size
-        );
-        return Err(ApiError::bad_request(message, Some("prompt")));
-    }
+    check_tokens(app, prompt, "prompt")?;
     let (context, length) = (app.context_length, prompt.len());
     let fitting = match (context.checked_sub(length), asked) {
         (Some(room), Some(tokens)) => (tokens <= room).then_some(tokens),

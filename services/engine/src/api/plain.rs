@@ -62,3 +62,17 @@ pub(super) async fn tokenize(State(app): State<Arc<App>>, body: Bytes) -> Result
     let answer = json!({"count": tokens.len(), "max_model_len": app.context_length, "tokens": tokens});
     Ok(Json(answer).into_response())
 }
+
+/// The text of token ids, that of special ones with it unless these are to be skipped.
+pub(super) async fn detokenize(State(app): State<Arc<App>>, body: Bytes) -> Result<Response, ApiError> {
+    let mut fields = Fields::parse(&body)?;
+    app.check_model(fields.take::<String>("model")?.as_deref())?;
+    let tokens: Vec<u32> = fields
+        .take("tokens")?
+        .ok_or_else(|| ApiError::bad_request("`tokens` is required", Some("tokens")))?;
+    let skip_special = fields.take("skip_special_tokens")?.unwrap_or(false);
+    fields.finish()?;
+    generation::check_tokens(&app, &tokens, "tokens")?;
+    let text = generation::decode(&app, tokens, skip_special).await?;
+    Ok(Json(json!({"prompt": text})).into_response())
+}

@@ -43,6 +43,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/v1/completions", post(completions::create))
         .route("/v1/chat/completions", post(chat::create))
         .route("/tokenize", post(plain::tokenize))
+        .route("/detokenize", post(plain::detokenize))
         .layer(middleware::from_fn_with_state(Arc::clone(&app), refuse_while_draining));
     Router::new()
         .merge(work)

@@ -33,6 +33,11 @@ async fn health_models_and_tokenize_answer() {
         (&answer["tokens"], &answer["count"]),
         (&expected()[0]["prompt_token_ids"], &json!(4))
     );
+    let (status, text) = server.post("/detokenize", &json!({"tokens": answer["tokens"]})).await;
+    assert_eq!((status, &text["prompt"]), (200, &json!("The License")));
+    let (status, error) = server.post("/detokenize", &json!({"tokens": [100_000_000]})).await;
+    assert_eq!(status, 400);
+    assert!(error.to_string().contains("out of vocabulary"), "{error}");
     server.stop().await;
 }
 

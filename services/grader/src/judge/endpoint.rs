@@ -352,7 +352,7 @@ impl Failure {
                 on_new_connection,
                 retry_after,
             } => (Ended::Faulty { pause: retry_after }, why, true, on_new_connection),
-            Verdict::Stalled { why } => (Ended::Faulty { pause: None }, why, true, false),
+            Verdict::Stalled { why } | Verdict::Endless { why } => (Ended::Faulty { pause: None }, why, true, false),
             Verdict::Down { why, sent } => (Ended::Away { pause: None }, why, sent, false),
             Verdict::Fatal { detail } => (Ended::Away { pause: None }, detail, false, false),
             other => (Ended::Faulty { pause: None }, other.label().to_owned(), true, false),

@@ -209,7 +209,7 @@ async fn the_time_out_of_a_request_is_that_of_the_first_token_alone() {
 
 #[tokio::test]
 async fn a_server_that_ignores_the_cap_is_not_read_for_ever() {
-    for (kind, label) in [(EngineKind::Vllm, "done"), (EngineKind::OpenAi, "retry")] {
+    for (kind, label) in [(EngineKind::Vllm, "done"), (EngineKind::OpenAi, "endless")] {
         let server = Server::start(move |_, body| {
             let id = body.get("return_token_ids").map(|_| json!([7]));
             let one = json!({ "choices": [{ "text": " x", "token_ids": id, "finish_reason": null }] });

@@ -314,6 +314,27 @@ async fn windows_of_anything_but_the_text_are_no_score() {
                 ..SOUND
             },
         ),
+        (
+            "white space dropped",
+            Fake {
+                told: |tokens| tokens.into_iter().filter(|token| *token != 32).collect(),
+                ..SOUND
+            },
+        ),
+        (
+            "half of what shows as parts of characters",
+            Fake {
+                told: |tokens| tokens[..tokens.len().div_ceil(2)].to_vec(),
+                shown: |token| {
+                    if token == 94 {
+                        "^".to_owned()
+                    } else {
+                        "\u{fffd}".to_owned()
+                    }
+                },
+                ..SOUND
+            },
+        ),
         ("a count that differs", Fake { count: 1, ..SOUND }),
         (
             "one more in front of ids",
@@ -377,7 +398,7 @@ async fn the_text_of_the_tokens_is_asked_for_where_it_does_not_show() {
     for (kind, fake, text, label, asked) in [
         (EngineKind::Vllm, SOUND, TEXT, "done", 0),
         // Characters that are cut over two tokens.
-        (EngineKind::Vllm, SOUND, "the tide comes in über die Mühle", "done", 0),
+        (EngineKind::Vllm, SOUND, "the tide comes in über die Mühle", "done", 1),
         (EngineKind::Vllm, OPAQUE, TEXT, "done", 1),
         (EngineKind::Sglang, SOUND, TEXT, "done", 1),
         (
@@ -526,4 +547,67 @@ async fn an_answer_to_a_prompt_that_was_cut_is_none() {
             _ => panic!("{said}"),
         }
     }
+}
+
+/// An SGLang for which the tokens of a prompt from `certain` on are certain.
+fn sure(certain: usize) -> impl Fn(&str, &Value) -> Response + Send + Sync + 'static {
+    move |path, body| {
+        if path != "/generate" {
+            return serve(SOUND)(path, body);
+        }
+        let count = body["text"]
+            .as_str()
+            .map_or_else(|| body["input_ids"].as_array().unwrap().len(), str::len);
+        let start = body["logprob_start_len"].as_u64().unwrap() as usize;
+        let logprob = |place| if place >= certain { 0.0 } else { -1.5 };
+        let mut entries: Vec<Value> = (start..count).map(|place| json!([logprob(place), 1, null])).collect();
+        let top: Vec<Value> = entries.iter().map(|entry| json!([entry])).collect();
+        entries[0] = json!([null, 1, null]);
+        ok(&json!({ "meta_info": {
+            "prompt_tokens": count, "input_token_logprobs": entries, "input_top_logprobs": top,
+        } }))
+    }
+}
+
+#[tokio::test]
+async fn sglang_may_be_certain_of_a_continuation_but_not_of_everything() {
+    for (certain, label) in [(3, "done"), (2, "done"), (1, "retry"), (0, "retry"), (9, "done")] {
+        let server = Server::start(sure(certain)).await;
+        let engine = of_kind(&server, EngineKind::Sglang);
+        let attempt = engine.score(&mut Scoring::new("2+2"), " 4", Connection::Kept).await;
+        assert_eq!(attempt.verdict.label(), label, "{certain}: {:?}", attempt.verdict);
+        if let (3, Verdict::Done(scored)) = (certain, &attempt.verdict) {
+            assert_eq!((scored.choice.log_probability, scored.choice.tokens), (0.0, 2));
+            assert!(scored.choice.is_greedy);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_response_that_never_ends_is_not_read_for_ever() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((mut connection, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                connection.read(&mut [0; 1 << 12]).await.ok();
+                let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{\"choices\":[{\"text\":\"";
+                connection.write_all(head.as_bytes()).await.ok();
+                while connection.write_all(&[b'x'; 1 << 16]).await.is_ok() {}
+            });
+        }
+    });
+    let engine = OpenAi::new(
+        Client::new(&url, &Options::default()).unwrap(),
+        "tiny",
+        EngineKind::Vllm,
+    );
+    let prompt = Prompt::Text("hello".to_owned());
+    let attempt = engine
+        .complete(&request(&prompt), Connection::Kept, &mut Partial::default())
+        .await;
+    let Verdict::Retry { why, .. } = attempt.verdict else {
+        panic!("{:?}", attempt.verdict)
+    };
+    assert!(why.contains("longer than"), "{why}");
 }
