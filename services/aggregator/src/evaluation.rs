@@ -258,13 +258,21 @@ impl Evaluation {
     async fn end(&mut self, newest: &watch::Receiver<Newest>) -> bool {
         let mut told = newest.clone();
         let known = newest.borrow().clone();
-        tokio::select! { biased;
-            _ = told.changed() => true,
-            is_said = self.publish_end(&known) => {
-                self.ended = is_said.then_some(known.event.life());
-                is_said
+        let publish = self.publish_end(&known);
+        let told_otherwise = async {
+            while told.changed().await.is_ok() {
+                // The end itself may come back before the broker's word that it is stored.
+                if !told.borrow_and_update().event.is_end_of(&known.event) {
+                    return;
+                }
             }
-        }
+        };
+        let is_said = tokio::select! { biased;
+            () = told_otherwise => return true,
+            is_said = publish => is_said,
+        };
+        self.ended = is_said.then_some(known.event.life());
+        is_said
     }
 
     /// False when this process is to stop.

@@ -182,6 +182,13 @@ impl EvaluationEvent {
         }
     }
 
+    /// It tells how the life ended that `known` is of.
+    #[must_use]
+    pub fn is_end_of(&self, known: &Self) -> bool {
+        let is_end = matches!(self.state, EvaluationState::Final | EvaluationState::Invalid);
+        is_end && self.life() == known.life()
+    }
+
     /// The next event of the same evaluation.
     #[must_use]
     pub fn next(&self, state: EvaluationState, at: Timestamp, reason: Option<String>) -> Self {
@@ -262,6 +269,17 @@ mod tests {
         .unwrap();
         event.timeline.queued = (life > 0).then_some(Timestamp(life));
         event
+    }
+
+    #[test]
+    fn only_final_and_invalid_tell_how_a_life_ended() {
+        let served = event((2, EvaluationState::Serving));
+        let ends = |life| {
+            let ends = STATES.iter().filter(|state| event((life, **state)).is_end_of(&served));
+            ends.copied().collect::<Vec<_>>()
+        };
+        assert_eq!(ends(2), [EvaluationState::Final, EvaluationState::Invalid]);
+        assert_eq!((ends(1), ends(3)), (Vec::new(), Vec::new()));
     }
 
     fn events() -> impl Strategy<Value = Vec<EvaluationEvent>> {

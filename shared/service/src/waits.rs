@@ -35,7 +35,9 @@ impl Obstacle {
     #[must_use]
     pub const fn remedy(self) -> &'static str {
         match self {
-            Self::Stream(_) => "make room on the broker's disk or raise the stream's limit",
+            Self::Stream(_) => {
+                "make room on the broker's disk, then restart the broker (or the command that has its own); or raise the stream's limit"
+            }
             Self::ObjectStore => "make room in the object store, or make it reachable and writable",
             Self::Grading => "start more graders, or look at what keeps them",
         }

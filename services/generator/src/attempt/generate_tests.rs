@@ -106,6 +106,7 @@ impl Engine for Growing {
             }),
             Some(Verdict::Stalled { why }) => Verdict::Stalled { why },
             Some(Verdict::Down { why, sent }) => Verdict::Down { why, sent },
+            Some(Verdict::Endless { why }) => Verdict::Endless { why },
             Some(other) => panic!("{other:?} is not in these scripts"),
         };
         Attempt { verdict, requests: 1 }
@@ -324,6 +325,21 @@ async fn interruptions_of_an_answer_that_cannot_be_continued_are_not_held_agains
     tries.extend([(0, stalled()), (5, lost()), (0, stalled()), (0, stalled())]);
     let came = asked(without_ids(), tries).await;
     assert!(came.failed(), "nor do they excuse others: {:?}", came.ended);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_its_engine_does_not_end_is_a_bad_try_however_many_tokens_came() {
+    let endless = || {
+        Some(Verdict::Endless {
+            why: "no end".to_owned(),
+        })
+    };
+    let without_ids = Setting {
+        continues: false,
+        ..EXACT
+    };
+    let came = asked(without_ids, vec![(5, endless()), (5, endless()), (5, endless())]).await;
+    assert!(came.failed(), "{:?}", came.ended);
 }
 
 #[tokio::test(start_paused = true)]
