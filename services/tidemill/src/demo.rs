@@ -37,7 +37,7 @@ pub(crate) fn run(mut args: Demo) -> anyhow::Result<Done> {
             let admin = session::admin(&args.place).await?;
             anyhow::Ok((admin, Session::open(&args.place, config, Need::Alone).await?))
         };
-        let (_admin, session) = unless_stopped(open).await?;
+        let (_admin, session) = unless_stopped(Box::pin(open)).await?;
         output::note(&format!(
             "broker {}, data {}",
             session.url(),

@@ -30,7 +30,7 @@ pub(crate) fn run(args: Box<Evaluate>) -> anyhow::Result<Done> {
             let opened = Session::open_beside(&args.place, config, Need::Alone, render).await?;
             anyhow::Ok((admin, opened))
         };
-        let (_admin, (session, ahead)) = unless_stopped(open).await?;
+        let (_admin, (session, ahead)) = unless_stopped(Box::pin(open)).await?;
         let done = Box::pin(evaluate(&session.context, &event, ahead, args.json)).await;
         session.close().await;
         done
