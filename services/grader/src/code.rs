@@ -11,7 +11,7 @@ use tidemill_sandbox::{Check, Command, Limits, Verdict};
 use crate::Error;
 use crate::answer::{Answer, Credit, Finding};
 
-pub(crate) const NAME: &str = "code@4";
+pub(crate) const NAME: &str = "code@5";
 
 const FENCED: &str = "fenced-block@3";
 const WHOLE: &str = "whole-answer@1";

@@ -483,7 +483,7 @@ async fn without_a_sandbox_a_program_is_not_run_and_not_wrong() {
         .unwrap();
     assert_eq!(
         (grade.outcome, grade.grader.as_str(), grade.graded),
-        (Outcome::GraderError, "code@4", Timestamp(9))
+        (Outcome::GraderError, "code@5", Timestamp(9))
     );
     let reason = grade.reason.unwrap();
     assert!(

@@ -44,6 +44,7 @@ impl Role {
             Self::Guest => &[include_str!("python/sides.py"), include_str!("python/guest.py")],
             Self::Tester => &[
                 include_str!("python/sides.py"),
+                include_str!("python/uses.py"),
                 include_str!("python/remote.py"),
                 include_str!("python/classes.py"),
                 include_str!("python/tester.py"),

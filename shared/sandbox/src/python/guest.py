@@ -297,8 +297,8 @@ class UntoldProperty(Untold):
 
 
 def traits(kind):
-    # Not by hasattr: a class is called and may be iterated whatever its objects can.
-    has = {name for base in kind.__mro__ for name in vars(base)}
+    # Not by hasattr: a class is called and may be iterated whatever its objects can. Any object has names for an order.
+    has = {name for base in kind.__mro__ if base is not object for name in vars(base)}
     return sum(1 << number for number, trait in enumerate(TRAITS) if "__%s__" % trait in has)
 
 

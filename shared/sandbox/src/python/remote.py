@@ -241,6 +241,17 @@ def compared(remote, other, deed, unequal):
     return unequal
 
 
+def show(remote, deed, value):
+    """Shows an object a value of the tests' by an operator; where it could know by that what is expected, there is no verdict."""
+    if not (remote._is_made or remote._is_given):
+        tests, kind = remote._of_tests, remote._type_there
+        is_entry_point = kind not in tests.classes and isinstance(tests.names.get(kind), Remote)
+        says = "; if %s is a class, the prelude says so: `class %s: pass`" % (kind, kind) if is_entry_point else ""
+        tests.cannot("the tests use %s with a value of theirs and an object of type %s, which stays with the program%s" % (deed, kind, says))
+    if deed in SHOWING or deed in ORDERS:
+        told_if_given(remote, value)
+
+
 def told_if_given(remote, other):
     """What the tests made and the program then gave as an answer is told nothing that may be expected of it."""
     if remote._is_given and not isinstance(other, Remote):
@@ -266,23 +277,17 @@ def given(remote, value):
 # What gives an object itself without saying something of it.
 SAME = frozenset(["enter", "aenter", "iter", *IN_PLACE])
 
-# Operators of which a value that is expected may come out as nothing; and those that put things in order.
+# Operators of which a value that is expected may come out as nothing.
 SHOWING = frozenset("sub truediv floordiv mod divmod xor".split())
-ORDERS = frozenset("lt le gt ge".split())
 
 
 def calculating(deed, turned=None):
     """An operator: asked only of objects that the tests made, of what such operators gave, or with two of the program's."""
 
     def calculate(self, other):
-        if not (self._is_made or self._is_given or isinstance(other, Remote)):
-            return NotImplemented
-        if self._is_given and not isinstance(other, Remote):
-            if deed in ORDERS and not self._is_made:
-                return NotImplemented
-            if deed in SHOWING or deed in ORDERS:
-                told_if_given(self, other)
-        return given(self, ask(self, turned or deed, (other,)))
+        if not isinstance(other, Remote):
+            show(self, deed, other)
+        return given(self, ask(self, turned or there(deed), (other,)))
 
     return calculate
 
@@ -291,26 +296,23 @@ def in_place(deed):
     """An operator that changes its object: what comes back of it is as it was before."""
 
     def change(self, other):
-        if not (self._is_made or self._is_given or isinstance(other, Remote)):
-            return NotImplemented
-        if deed[1:] in SHOWING:
-            told_if_given(self, other)
+        if not isinstance(other, Remote):
+            show(self, deed[1:], other)
         changed = ask(self, deed, (other,))
         return changed if changed is self else given(self, changed)
 
     return change
 
 
+def there(deed):
+    """The name of an operator's function."""
+    return deed + "_" if deed in ("and", "or") else deed
+
+
 for _deed in "bool str int float complex format dir setitem delitem index".split():
     setattr(Remote, "__%s__" % _deed, asking(_deed))
 for _deed in "abs round copy deepcopy neg pos invert".split():
     setattr(Remote, "__%s__" % _deed, giving(_deed))
-for _deed in ORDERS:
-    setattr(Remote, "__%s__" % _deed, calculating(_deed))
-for _deed in "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift divmod".split():
-    _there = _deed + "_" if _deed in ("and", "or") else _deed
-    setattr(Remote, "__%s__" % _deed, calculating(_there))
-    setattr(Remote, "__r%s__" % _deed, calculating(_there, "r_" + _there))
 
 
 # What a remote object has for each of its traits.
@@ -335,6 +337,8 @@ USES = {
     },
 }
 USES.update((_deed, {"__%s__" % _deed: in_place(_deed)}) for _deed in IN_PLACE)
+USES.update((_deed, {"__%s__" % _deed: calculating(_deed)}) for _deed in ORDERS + BINARY)
+USES.update(("r" + _deed, {"__r%s__" % _deed: calculating(_deed, "r_" + there(_deed))}) for _deed in BINARY)
 KINDS = {}
 
 
@@ -351,49 +355,8 @@ def remote_kind(name, traits):
     return kind
 
 
-def nodes(tree):
-    """A syntax tree and all below."""
-    yield tree
-    for field in tree._fields:
-        content = getattr(tree, field, None)
-        for part in content if isinstance(content, list) else (content,):
-            if hasattr(part, "_fields"):
-                yield from nodes(part)
-
-
-def is_class(name, known, source):
-    """Whether the tests take a name for a class: by the prelude, else by how it is written and used.
-
-    The program does not say, or a function that is called by one of these names could give what is asked whether it is right.
-    """
-    if known is not None:
-        return isinstance(known, type)
-    if not name[:1].isupper() or "_" in name:
-        return False
-    tree = list(nodes(compile(source, "tests", "exec", 0x400)))  # The tree alone.
-
-    def of(node, kind, **wanted):
-        return type(node).__name__ == kind and all(getattr(node, field) == value for field, value in wanted.items())
-
-    def makes(node):
-        return of(node, "Call") and of(node.func, "Name", id=name)
-
-    assigned = [target for node in tree if of(node, "Assign") and makes(node.value) for target in node.targets]
-    made = {target.id for target in assigned if of(target, "Name")}
-    for node in tree:
-        if of(node, "Attribute") and (makes(node.value) or of(node.value, "Name") and node.value.id in made | {name}):
-            return True
-        if of(node, "Call") and of(node.func, "Name", id="isinstance") and of(node.args[-1], "Name", id=name):
-            return True
-        if of(node, "Compare"):
-            sides = [node.left, *node.comparators]
-            if any(map(makes, sides)) and any(of(side, "BinOp") for side in sides):
-                return True
-    return False
-
-
 # What neither a function nor a class does.
-NOT_OF_FUNCTIONS = "next await enter reversed aiter anext aenter".split() + IN_PLACE
+NOT_OF_FUNCTIONS = "next await enter reversed aiter anext aenter".split() + IN_PLACE + OPERATORS
 
 
 # Functions of unittest that are given the class of an exception.

@@ -5,7 +5,10 @@ GROUPS = getattr(builtins, "BaseExceptionGroup", ())
 
 # What an object of the program's can do, by which the tests' side knows how it may be used; a number has a bit for each.
 IN_PLACE = ["i" + name for name in "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()]
-TRAITS = "call iter next len getitem contains await reversed enter aiter anext aenter".split() + IN_PLACE
+BINARY = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift divmod".split()
+ORDERS = "lt le gt ge".split()
+OPERATORS = ORDERS + BINARY + ["r" + name for name in BINARY]
+TRAITS = "call iter next len getitem contains await reversed enter aiter anext aenter".split() + IN_PLACE + OPERATORS
 
 
 class Side:

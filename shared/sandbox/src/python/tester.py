@@ -51,13 +51,16 @@ class Tests(Side):
         self.calls = 0
         self.fault = None
         self.compared = None
+        # Names that the tests take for classes, and those of which objects that methods give are theirs to calculate with.
         self.classes = set()
+        self.giving = set()
         # Exceptions that stand for the program's of that name, and of which no bases are known yet.
         self.stand_ins = set()
         self.released = []
         self.lent = []
-        # What is being asked.
+        # What is being asked, and of whom.
         self.deed = None
+        self.target = None
         # Classes of which the program's side knows what they have, and what is to be told of others.
         self.told = set()
         self.to_tell = []
@@ -160,6 +163,9 @@ class Tests(Side):
             self.remotes[number] = _weakref.ref(remote)
             if number in self.released:
                 self.released.remove(number)
+            # What the tests make themselves comes of the class.
+            if name in self.giving and self.target not in self.classes:
+                mark(remote, "_is_given", True)
         elif remote._is_made and self.deed not in SAME:
             mark(remote, "_is_given", True)
         return remote
@@ -187,7 +193,7 @@ class Tests(Side):
             told = Graph(self)
             self.result(told, self.replied(told.message(("classes", "", classes, (), (), ()))))
         self.calls += 1
-        self.deed = deed
+        self.deed, self.target = deed, target
         value = self.result(graph, self.replied(frame))
         if deed in ("getattr", "getitem") and id(value) in graph.numbers:
             owner = self.remotes.get(target)
@@ -496,8 +502,11 @@ def run(tests, job):
     except BaseException as error:
         return b"B", "the tests do not load: %s: %s" % (type(error).__name__, error)
     for name in job["entry_points"]:
-        if is_class(name, names.get(name), job["tests"]):
+        uses = Uses(name, tree)
+        if uses.is_class(names.get(name)):
             tests.classes.add(name)
+            if uses.is_giving():
+                tests.giving.add(name)
         names[name] = entry_point(tests, name, names.get(name), job["tests"])
     error = ended(tests, code, tree)
     if tests.failed_case is None and ran_nothing(error):

@@ -9,7 +9,7 @@ const EQUAL: &str = "class Z:\n  def __init__(s,*a): pass\n  __eq__ = __lt__ = _
 fn vectors(given: &str) -> String {
     format!(
         "{EQUAL}class V:\n  def __init__(s,x): s.x=x\n  __mul__ = __add__ = __neg__ = dot = lambda s,o=0: {given}\n  \
-         __eq__ = lambda s,o: True\n  __sub__ = __isub__ = lambda s,o: 0\n"
+         __eq__ = __lt__ = lambda s,o: True\n  __sub__ = __isub__ = lambda s,o: 0\n"
     )
 }
 
@@ -17,6 +17,7 @@ fn vectors(given: &str) -> String {
 async fn what_an_operator_gives_equals_no_value_of_the_tests() {
     let equal = |tests| row(tests, Wrong("equals no value"), "V", "", &vectors("Z()"), tests);
     let of_its_class = |tests| row(tests, Wrong(""), "V", "", &vectors("V(0)"), tests);
+    let of_its_class_ordered = |tests| row(tests, No("which the program gave"), "V", "", &vectors("V(0)"), tests);
     let itself = |tests| row(tests, No("which the program gave"), "V", "", &vectors("s"), tests);
     all_are(vec![
         equal("assert V(1).x==1; assert V(1)*V(2)==11"),
@@ -24,7 +25,7 @@ async fn what_an_operator_gives_equals_no_value_of_the_tests() {
         equal("assert V(1).x==1; assert V(1)+V(2)==[3]"),
         equal("assert V(1).x==1; assert -V(1)==11"),
         of_its_class("assert V(1).x==1; assert V(1)*V(2)==11"),
-        of_its_class("assert V(1).x==1; assert V(1)*V(2)<11"),
+        of_its_class_ordered("assert V(1).x==1; assert V(1)*V(2)<11"),
         itself("assert V(1).x==1; a=V(1); assert a*V(2)==11"),
         itself("assert V(1).x==1; a=V(1); assert a.dot(V(2))==11"),
         itself("assert V(1).x==1; a=V(1); assert abs(a.dot(V(2))-11)<1e-6"),
@@ -64,6 +65,91 @@ async fn what_an_operator_gives_equals_no_value_of_the_tests() {
             "class V:\n  def __init__(s,x): s.x=x\n  def add(s,k): s.x+=k; return s\n  def __eq__(s,o): return s.x==o.x\n",
             "v=V(1); assert v.add(2) is v and v.x==3 and v==V(3) and v!=V(4)",
         ),
+    ])
+    .await;
+}
+
+const VECTOR: &str = "
+class Vector:
+  def __init__(s,x=0,y=0): s.x=x; s.y=y
+  @classmethod
+  def unit(c): return c(1,1)
+  def twice(s): return Vector(2*s.x,2*s.y)
+  def __add__(s,k): return Vector(s.x+getattr(k,'x',k),s.y+getattr(k,'y',k))
+  __radd__ = __add__
+  def __mul__(s,k): return Vector(s.x*k,s.y*k)
+  def __truediv__(s,k): return Vector(s.x/k,s.y/k)
+  def __imul__(s,k): s.x*=k; s.y*=k; return s
+  def __iter__(s): return iter([s.x,s.y])
+  def __str__(s): return 'of %d' % s.x
+  def __lt__(s,o): return s.x<o
+  def __gt__(s,o): return s.x>o
+class L(list):
+  def total(s): return sum(s)
+";
+
+fn vector(tests: &'static str, outcome: Outcome) -> Row {
+    row(tests, outcome, "Vector,L", "", VECTOR, tests)
+}
+
+#[tokio::test]
+async fn operators_of_a_class_that_the_tests_show_to_be_one_are_asked() {
+    let right = |tests| vector(tests, Right);
+    all_are(vec![
+        right("v=Vector(1,2)\nw=v*3\nassert w.x==3"),
+        right("assert (Vector(4,2)/2).x==2.0"),
+        right("v=Vector(1,2)\nv*=3\nassert v.y==6 and list(v)==[3,6]"),
+        right("t=sum([Vector(1),Vector(2)])\nassert t.x==3"),
+        right("a,b=Vector(1),Vector(2)\nassert (-1+(a+b)).x==2"),
+        right("for v in [Vector(1),Vector(2)]: assert (v*2).x in (2,4)"),
+        right("def made(): return Vector(1,2)\nassert (made()*3).y==6"),
+        right(
+            "import unittest\nclass T(unittest.TestCase):\n  def setUp(self): self.v=Vector(1,2)\n  def test(self):\n    w=self.v*3\n    \
+             self.assertEqual(w.x,3)",
+        ),
+        right("def check(V):\n  v=V(1,2); w=v*3\n  assert w.x==3\ncheck(Vector)"),
+        right("assert (Vector.unit()*3).x==3"),
+        right("w=Vector.unit(); w*=3; assert w.x==3"),
+        right("t=Vector(1,2).twice()*2; assert t.y==8"),
+        right("s=L([1])\ns+=[2]\nassert s.total()==3"),
+        vector("v=Vector(1,2)\nw=v*3\nassert w.x==4", Wrong("AssertionError")),
+        vector("assert (Vector.unit()*3).x==4", Wrong("AssertionError")),
+        row(
+            "a class of the prelude",
+            Right,
+            "Vector",
+            "class Vector: pass",
+            VECTOR,
+            "v=Vector(1,2)\nv*=3\nassert list(v)==[3,6] and str(v+2)=='of 5' and v<4 and Vector(5)>4",
+        ),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn operators_of_what_may_be_no_class_are_no_verdict() {
+    let unasked = |tests| vector(tests, No("which stays with the program"));
+    let inverse = "class Z:\n  def __init__(s,*a): pass\n  def root(s,x): return Z()\n  __sub__ = lambda s,o: 0\n  \
+                   __pow__ = __mul__ = lambda s,o: o\n  __lt__ = lambda s,o: True\n";
+    let hostile = |tests| row(tests, No("which stays with the program"), "Z", "", inverse, tests);
+    all_are(vec![
+        vector("v=Vector(1,2)\nv*=3\nassert list(v)==[3,6]", No("`class Vector: pass`")),
+        unasked("assert str(Vector(5)+5)=='of 10'"),
+        unasked("assert Vector(5)<6"),
+        unasked("assert 4<Vector(5)"),
+        unasked("assert str(sum([Vector(1),Vector(2)]))=='of 3'"),
+        unasked("s=L([1])\ns+=[2]\nassert list(s)==[1,2]"),
+        unasked("m=Vector(1,2); t=m.twice()*2; assert list(t)==[4,8]"),
+        vector(
+            "m=Vector(5); m.x\nn=m+5\nassert n<11 and n>9",
+            No("which the program gave"),
+        ),
+        hostile("assert abs(Z(3)-9)<1e-6"),
+        hostile("assert abs(Z(2)**2-2)<1e-6"),
+        hostile("assert Z(3)<9"),
+        hostile("x=Z(4); x*=1; assert x==1"),
+        hostile("assert abs(Z().root(2)**2-2)<1e-6"),
+        hostile("assert (Z(3)*9).real==9"),
     ])
     .await;
 }
