@@ -6,6 +6,7 @@
 pub(crate) mod endpoint;
 mod grammar;
 mod pace;
+mod queue;
 mod runner;
 pub(crate) mod verdicts;
 

@@ -308,6 +308,53 @@ async fn what_fails_one_request_alone_leaves_its_sample_ungraded() {
     assert!(answered.into_inner() >= 3);
 }
 
+/// A configuration of a judge that is asked by nobody else and is given up after two failures, or a second.
+fn soon_given_up(engine: &FakeEngine) -> Config {
+    let mut config = configured(engine, 8);
+    let judge = tidemill_config::Judge {
+        attempts: 2,
+        patience: Duration::from_secs(1),
+        ..judge(engine)
+    };
+    config.grader.judge.insert("main".to_owned(), judge);
+    config
+}
+
+#[tokio::test]
+async fn what_fails_a_request_that_nobody_else_joins_is_not_waited_for_where_the_judge_answers_a_check() {
+    for fault in [
+        Reply::raw(500, "the judge breaks on this"),
+        Reply::raw(200, r#"{"choices": []}"#),
+    ] {
+        let engine = FakeEngine::builder()
+            .respond(move |request| match request.prompt.as_str() {
+                "poison" => fault.clone(),
+                _ => Reply::text("OK."),
+            })
+            .start()
+            .unwrap();
+        let mut config = soon_given_up(&engine);
+        config.grader.judge.get_mut("main").unwrap().patience = Duration::from_secs(600);
+        let grade = asked_alone(&config, "poison").await;
+        assert_eq!(grade.outcome, Outcome::Ungraded, "{grade:?}");
+        let reason = grade.reason.clone().unwrap();
+        assert!(reason.contains("failed 2 times while it answered others"), "{reason}");
+        // One failure without a check, and two with one.
+        assert_eq!((cost(&grade).2, engine.stats().requests), (5, 5));
+    }
+}
+
+#[tokio::test]
+async fn a_judge_that_fails_its_checks_too_is_waited_for() {
+    let engine = FakeEngine::builder()
+        .respond(|_| Reply::raw(500, "the judge breaks on everything"))
+        .start()
+        .unwrap();
+    let grade = asked_alone(&soon_given_up(&engine), "poison").await;
+    let reason = grade.reason.unwrap();
+    assert!(reason.contains("did not answer within 1s"), "{reason}");
+}
+
 #[tokio::test]
 async fn a_judge_that_refuses_the_request_grades_nothing_and_is_not_asked_again() {
     let refusal = r#"{"error": {"message": "This model's maximum context length is 10 tokens", "code": "context_length_exceeded"}}"#;

@@ -1,7 +1,8 @@
 //! A judge's server: which requests it gets and when, and what its failures mean.
 //!
 //! A failure that may pass delays a grade and does nothing else. Only what a server says of one request alone, or does to one
-//! while it answers others, counts against that sample.
+//! while it answers others, counts against that sample. Where nobody else asks, a small question of the grader's own is the
+//! other one.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,8 +10,8 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use tidemill_config::Grader as Config;
-use tidemill_domain::{EngineKind, JudgeCost, Partial};
-use tidemill_inference::{Client, Connection, Engine as _, OpenAi, Options, Request, Verdict};
+use tidemill_domain::{EngineKind, JudgeCost, Message, Partial, Penalties, Prompt};
+use tidemill_inference::{Answer, Client, Connection, Engine as _, OpenAi, Options, Request, Verdict};
 use tidemill_service::Context;
 use tidemill_telemetry::{Metric, Warning};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
@@ -18,6 +19,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::pace::{Admission, Bounds, Ended, Pace};
+use super::queue::Queue;
 use super::verdicts::Verdicts;
 use crate::error::AFTERWARDS;
 use crate::lanes::LaneName;
@@ -26,6 +28,12 @@ use crate::{Error, Postponed};
 /// How long a completion is given back for when as many wait for its judge here as may: while the judge works, and while it is
 /// away.
 const LEFT_FOR: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
+
+/// Nothing is streamed, so nothing stalls.
+pub(super) const STALL: Duration = Duration::from_secs(120);
+
+/// Tokens of the reply to a question that only asks whether the server answers.
+const CHECK_TOKENS: u32 = 16;
 
 /// Shortest and longest pause of a request that failed while its server takes others.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
@@ -106,6 +114,8 @@ pub(crate) struct Endpoint {
     attempts: u32,
     patience: Duration,
     pace: Mutex<Pace>,
+    /// Requests that wait to be sent: one that fails goes to the end, so that none keeps the others from their turn.
+    queue: Queue,
     /// Why the last request failed.
     trouble: Mutex<String>,
     /// A request ended.
@@ -144,6 +154,7 @@ impl Endpoint {
             attempts: judge.attempts.max(1),
             patience: judge.patience,
             pace: Mutex::new(Pace::new(bounds, Instant::now())),
+            queue: Queue::default(),
             trouble: Mutex::default(),
             changed: Notify::new(),
             places: Semaphore::new(held),
@@ -188,25 +199,15 @@ impl Endpoint {
     ///
     /// # Cancel safety
     /// A request that is under way is dropped, and leaves its place.
-    pub(crate) async fn ask(
-        &self,
-        request: &Request<'_>,
-        cost: &mut JudgeCost,
-    ) -> Result<tidemill_inference::Answer, Stopped> {
+    pub(crate) async fn ask(&self, request: &Request<'_>, cost: &mut JudgeCost) -> Result<Answer, Stopped> {
         let begun = Instant::now();
         let (mut failures, mut charged, mut seen) = (0, 0, self.pace().answers());
         let mut connection = Connection::Kept;
         loop {
             let place = self.admitted(begun).await?;
-            let attempt = self.engine.complete(request, connection, &mut Partial::default()).await;
-            cost.requests += attempt.requests;
-            tidemill_telemetry::count(Metric::JudgeRequests, [("ending", attempt.verdict.label())]);
-            let failure = match attempt.verdict {
+            let failure = match self.sent(request, connection, cost).await {
                 Verdict::Done(answer) | Verdict::Suspect(answer) => {
-                    place.ended(Ended::Answered {
-                        tokens: answer.prompt_tokens + answer.completion_tokens,
-                    });
-                    spent(&answer, cost);
+                    place.ended(answered(&answer));
                     return Ok(answer);
                 }
                 Verdict::Overflow { detail } | Verdict::Rejected { detail } | Verdict::Unsupported { detail } => {
@@ -218,9 +219,15 @@ impl Endpoint {
                 }
                 verdict => Failure::of(verdict),
             };
-            place.ended(failure.ended);
             failures += 1;
             self.say(&failure);
+            let is_alone = failures >= self.attempts && self.pace().answers() == seen;
+            let other = if is_alone && failure.may_be_of_request {
+                self.answers_another(cost).await
+            } else {
+                None
+            };
+            place.ended(other.unwrap_or(failure.ended));
             let answers = self.pace().answers();
             charged += u32::from(failure.may_be_of_request && answers > seen);
             seen = answers;
@@ -241,6 +248,33 @@ impl Endpoint {
         }
     }
 
+    /// Sends a request, and counts what it takes.
+    async fn sent(&self, request: &Request<'_>, connection: Connection, cost: &mut JudgeCost) -> Verdict<Answer> {
+        let attempt = self.engine.complete(request, connection, &mut Partial::default()).await;
+        cost.requests += attempt.requests;
+        tidemill_telemetry::count(Metric::JudgeRequests, [("ending", attempt.verdict.label())]);
+        if let Verdict::Done(answer) | Verdict::Suspect(answer) = &attempt.verdict {
+            spent(answer, cost);
+        }
+        attempt.verdict
+    }
+
+    /// Asks, in the place of a request that failed, for next to nothing: what came of it, where the server answers.
+    async fn answers_another(&self, cost: &mut JudgeCost) -> Option<Ended> {
+        self.pace().also_sent();
+        let prompt = Prompt::Chat(vec![Message {
+            role: "user".to_owned(),
+            content: "Say OK.".to_owned(),
+        }]);
+        match self.sent(&check(&prompt), Connection::New, cost).await {
+            Verdict::Done(answer) | Verdict::Suspect(answer) => Some(answered(&answer)),
+            Verdict::Overflow { .. } | Verdict::Rejected { .. } | Verdict::Unsupported { .. } => {
+                Some(Ended::Answered { tokens: 0 })
+            }
+            _ => None,
+        }
+    }
+
     fn pace(&self) -> MutexGuard<'_, Pace> {
         self.pace.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -253,16 +287,26 @@ impl Endpoint {
         ))
     }
 
-    /// Waits for the right to send a request, while the server is away no longer than until the patience ends with a request that
-    /// has waited since `begun`. One request tries whether it is back, and may be the last one to learn that patience is over.
+    /// Waits for its turn and the right to send a request, while the server is away no longer than until the patience ends with a
+    /// request that has waited since `begun`. One request tries whether it is back, and may be the last one to learn that patience
+    /// is over.
+    ///
+    /// # Cancel safety
+    /// The turn is lost, and is the next one's.
     async fn admitted(&self, begun: Instant) -> Result<Place<'_>, Stopped> {
         let patient_until = begun + self.patience;
+        let turn = self.queue.join(&self.changed);
         loop {
             let changed = self.changed.notified();
             let now = Instant::now();
             let (admission, is_away) = {
                 let mut pace = self.pace();
-                (pace.admit(now), pace.is_away())
+                let admission = if turn.is_come() {
+                    pace.admit(now)
+                } else {
+                    Admission::Later
+                };
+                (admission, pace.is_away())
             };
             if is_away && admission != Admission::Now && now >= patient_until {
                 return Err(self.out_of_patience());
@@ -321,7 +365,32 @@ impl Endpoint {
     }
 }
 
-fn spent(answer: &tidemill_inference::Answer, cost: &mut JudgeCost) {
+const fn answered(answer: &Answer) -> Ended {
+    Ended::Answered {
+        tokens: answer.prompt_tokens + answer.completion_tokens,
+    }
+}
+
+/// A request whose answer matters to nobody.
+const fn check(prompt: &Prompt) -> Request<'_> {
+    Request {
+        prompt,
+        max_tokens: CHECK_TOKENS,
+        temperature: 0.0,
+        top_p: 1.0,
+        stop: &[],
+        seed: None,
+        penalties: Penalties {
+            frequency: 0.0,
+            presence: 0.0,
+            repetition: 1.0,
+        },
+        stream: false,
+        stall_timeout: STALL,
+    }
+}
+
+fn spent(answer: &Answer, cost: &mut JudgeCost) {
     cost.prompt_tokens += answer.prompt_tokens;
     cost.completion_tokens += answer.completion_tokens;
     tidemill_telemetry::add(Metric::JudgeTokens, answer.prompt_tokens, [("of", "prompt")]);
@@ -339,7 +408,7 @@ struct Failure {
 }
 
 impl Failure {
-    fn of(verdict: Verdict<tidemill_inference::Answer>) -> Self {
+    fn of(verdict: Verdict<Answer>) -> Self {
         let (ended, why, may_be_of_request, is_damaged) = match verdict {
             Verdict::Busy {
                 status: 429,
@@ -396,11 +465,13 @@ impl Drop for Place<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::task::Poll;
+
+    use futures::poll;
+
     use super::*;
 
-    #[tokio::test(start_paused = true)]
-    async fn who_waits_for_a_judge_that_is_away_gives_up_with_its_own_patience_though_another_tries_whether_it_is_back()
-    {
+    fn endpoint() -> Endpoint {
         let judge = tidemill_config::Judge {
             url: "http://127.0.0.1:9".to_owned(),
             model: "m".to_owned(),
@@ -412,7 +483,40 @@ mod tests {
             request_timeout: Duration::from_secs(10),
             patience: Duration::from_secs(60),
         };
-        let endpoint = Endpoint::try_new("main", &judge, 8).unwrap();
+        Endpoint::try_new("main", &judge, 8).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_judge_that_is_away_is_tried_by_each_that_waits_in_its_turn() {
+        let endpoint = endpoint();
+        let begun = Instant::now();
+        let failing = endpoint.admitted(begun).await.unwrap();
+        failing.ended(Ended::Away { pause: None });
+        let mut first = Box::pin(endpoint.admitted(begun));
+        let mut second = Box::pin(endpoint.admitted(begun));
+        assert!(poll!(&mut first).is_pending() && poll!(&mut second).is_pending());
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(poll!(&mut second).is_pending(), "it came later");
+        let Poll::Ready(Ok(place)) = poll!(&mut first) else {
+            panic!("it is its turn")
+        };
+        // What failed once more waits behind who has not been asked.
+        place.ended(Ended::Away { pause: None });
+        let mut again = Box::pin(endpoint.admitted(begun));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(poll!(&mut again).is_pending());
+        assert!(poll!(&mut second).is_ready());
+        // Who waits no longer keeps nobody.
+        let gone = Box::pin(endpoint.admitted(begun));
+        drop(gone);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(poll!(&mut again).is_ready());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_for_a_judge_that_is_away_gives_up_with_its_own_patience_though_another_tries_whether_it_is_back()
+    {
+        let endpoint = endpoint();
         let begun = Instant::now();
         let first = endpoint.admitted(begun).await.unwrap();
         first.ended(Ended::Away { pause: None });

@@ -126,11 +126,16 @@ impl Pace {
         if let Some(due) = due.max() {
             return Admission::At(due);
         }
+        self.also_sent();
+        self.in_flight += 1;
+        Admission::Now
+    }
+
+    /// Notes that one more request is sent in a place that is booked.
+    pub(crate) fn also_sent(&mut self) {
         if let Some(requests) = &mut self.requests {
             requests.level -= 1.0;
         }
-        self.in_flight += 1;
-        Admission::Now
     }
 
     /// Notes how a request ended that was sent then.

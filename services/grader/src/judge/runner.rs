@@ -1,13 +1,11 @@
 //! How a judge is asked: every vote in every order, what was said before looked up first, until each has a verdict.
 
-use std::time::Duration;
-
 use futures::future::join_all;
 use tidemill_domain::{Ending, Item, JudgeCost, Message, Penalties, Prompt, Reasoning};
 use tidemill_inference::Request;
 use tidemill_telemetry::Metric;
 
-use super::endpoint::{Endpoint, Stopped};
+use super::endpoint::{Endpoint, STALL, Stopped};
 use super::grammar::{self, Verdict};
 use super::verdicts::{Reply, key};
 use super::{Ballot, Judge, NAME, tail};
@@ -20,9 +18,6 @@ const KEPT_BYTES: usize = 16 << 10;
 
 /// A reply of which more would have to be kept is not: it is asked for again.
 const MOST_KEPT_BYTES: usize = 256 << 10;
-
-/// Nothing is streamed, so nothing stalls.
-const STALL: Duration = Duration::from_secs(120);
 
 /// How much of a reply that held no verdict its sample's reason shows.
 const SHOWN_BYTES: usize = 120;
