@@ -13,7 +13,7 @@ use crate::answer::{Answer, Credit, Finding};
 
 pub(crate) const NAME: &str = "code@5";
 
-const FENCED: &str = "fenced-block@3";
+const FENCED: &str = "fenced-block@4";
 const WHOLE: &str = "whole-answer@1";
 const CONTINUED: &str = "continuation@1";
 
@@ -231,6 +231,9 @@ struct Fence {
 /// Source: CommonMark 0.31, section 4.5.
 const DEEPEST: usize = 3;
 
+/// Marks of the end of a turn, which an engine that does not know them for such leaves where they stand: behind the last fence.
+const ENDS: [&str; 4] = ["<|im_end|>", "<|endoftext|>", "<|eot_id|>", "</s>"];
+
 impl Fence {
     fn closes(&self, opening: &Self) -> bool {
         let is_indented = self.indentation > opening.indentation + DEEPEST;
@@ -248,8 +251,17 @@ fn fence(line: &str) -> Option<Fence> {
         letter,
         length,
         indentation: line.len() - content.len(),
-        is_bare: rest.trim().is_empty(),
+        is_bare: is_bare(rest),
     })
+}
+
+/// Nothing but marks of the end of a turn.
+fn is_bare(rest: &str) -> bool {
+    let mut rest = rest.trim();
+    while let Some(after) = ENDS.iter().find_map(|end| rest.strip_prefix(end)) {
+        rest = after.trim_start();
+    }
+    rest.is_empty()
 }
 
 /// A block's lines without the indentation of its fence.

@@ -35,6 +35,7 @@ fn program(place: ProgramPlace, item: &Item, text: &str) -> Option<(String, Find
 
 #[test]
 fn a_program_is_the_last_block_that_defines_what_is_tested() {
+    let ended_often = format!("```python\ndef f(x): return 2\n```{}", "</s>".repeat(100_000));
     for (text, expected) in [
         ("```python\ndef f(x):\n    return x\n```", "def f(x):\n    return x\n"),
         (
@@ -97,6 +98,12 @@ fn a_program_is_the_last_block_that_defines_what_is_tested() {
         ),
         ("```python\ndef f(x): return 1", "def f(x): return 1"),
         ("```python\n```\n```python\nf = abs\n```", "f = abs\n"),
+        ("```python\ndef f(x): return 2\n```<|im_end|>\n", "def f(x): return 2\n"),
+        (
+            "```python\ndef f(x): return 2\n``` </s><|endoftext|>",
+            "def f(x): return 2\n",
+        ),
+        (&ended_often, "def f(x): return 2\n"),
         ("def f(x): return 3", "def f(x): return 3"),
         (
             "<think>```\ndef f(x): return 0\n```</think>```\ndef f(x): return 4\n```",
@@ -165,7 +172,7 @@ fn a_continuation_goes_on_where_the_prefix_ends() {
     let (source, finding) = program(ProgramPlace::Fenced, &item, "```\nf = abs\n```").unwrap();
     assert_eq!(
         (source.as_str(), finding.extractor),
-        ("def f(x):\n\nf = abs\n", "fenced-block@3")
+        ("def f(x):\n\nf = abs\n", "fenced-block@4")
     );
 }
 

@@ -548,7 +548,7 @@ async fn a_sandbox_that_does_not_start_any_more_is_looked_at_again() {
     let right = graded("```python\ndef f(x): return x\n```").await;
     assert_eq!(right.outcome, Outcome::Correct, "{:?}", right.reason);
     assert!(right.reason.unwrap().contains("[sandbox: "));
-    assert_eq!(right.extractor.as_deref(), Some("fenced-block@3"));
+    assert_eq!(right.extractor.as_deref(), Some("fenced-block@4"));
     let wrong = graded("def f(x): return 2").await;
     assert_eq!(wrong.outcome, Outcome::Incorrect, "{:?}", wrong.reason);
     drop(folder);
