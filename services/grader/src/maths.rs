@@ -1,10 +1,11 @@
 //! Family `math`: the answer is a number, a formula or a collection of them, equal to a target as mathematics.
 //!
-//! The answer is what the last balanced box holds; in a text without one, what is announced as the answer, else the last formula
+//! The answer is what the last balanced box holds, with those that are joined to it; in a text without one, what is announced as the answer, else the last formula
 //! between LaTeX's marks, else the text itself where it is nothing but a formula, else its last number.
 
 mod span;
 
+use std::ops::Range;
 use std::sync::LazyLock;
 
 use ::regex::Regex;
@@ -18,10 +19,10 @@ use crate::family::Family;
 use crate::number::{Place, last_number};
 use crate::pattern::Pattern;
 
-const NAME: &str = "math@4";
-const BOXED: &str = "last-box@1";
-const ANNOUNCED: &str = "announced-formula@3";
-const FORMULA: &str = "last-formula@2";
+const NAME: &str = "math@5";
+const BOXED: &str = "last-box@2";
+const ANNOUNCED: &str = "announced-formula@4";
+const FORMULA: &str = "last-formula@3";
 const WHOLE: &str = "whole-formula@2";
 const NUMBER: &str = "last-number@4";
 
@@ -65,9 +66,11 @@ impl Family for Math {
     }
 }
 
-/// A target may be a whole solution; then its last box is what is asked for.
+/// A target may be a whole solution; then its last box is what is asked for, with those that are joined to it.
 fn target_of(target: &str) -> maths::Answer {
-    maths::Answer::read(boxes(target).last.map_or(target, |boxed| boxed.content))
+    let boxes = boxes(target);
+    let boxed = boxes.last.map_or(target, |boxed| boxed.content);
+    maths::Answer::read(boxes.joined.map_or(boxed, |range| &target[range]))
 }
 
 /// Compares with each target on a budget of its own.
@@ -100,7 +103,7 @@ fn judged(targets: &[maths::Answer], answer: &maths::Answer, steps: u64) -> Resu
 fn found(text: &str) -> Option<(&'static str, &str)> {
     let boxes = boxes(text);
     if let Some(boxed) = boxes.last {
-        let content = trimmed(boxed.content);
+        let content = trimmed(boxes.joined.map_or(boxed.content, |range| &text[range]));
         return (!content.is_empty()).then_some((BOXED, content));
     }
     let text = boxes.before_unclosed;
@@ -109,14 +112,80 @@ fn found(text: &str) -> Option<(&'static str, &str)> {
         Announced::Denied => return None,
         Announced::Nothing => {}
     }
+    if let Some(list) = listed(text) {
+        return Some((ANNOUNCED, list));
+    }
     if let Some(range) = last_formula(text) {
-        return Some((FORMULA, trimmed(span::with_others(text, range))));
+        return formula_at(text, range);
     }
     if let Some(formula) = last_step(text).or_else(|| formula(text)) {
         return Some((WHOLE, formula));
     }
     let (_, place) = last_number(text, Place::Prose)?;
     Some((NUMBER, &text[place]))
+}
+
+/// The last formula of a text, or what it belongs to: the number before a unit, what a sentence says of a variable.
+fn formula_at(text: &str, range: Range<usize>) -> Option<(&'static str, &str)> {
+    if span::is_suffix(&text[range.clone()]) {
+        return span::with_suffix(text, range).map(|written| (FORMULA, trimmed(written)));
+    }
+    if !span::is_letter(&text[range.clone()]) {
+        return Some((FORMULA, trimmed(span::with_others(text, range))));
+    }
+    let sentence = span::sentence_before(text, range.start);
+    let value = last_formula(sentence).filter(|earlier| !span::is_letter(&sentence[earlier.clone()]));
+    let numbers = numbers_outside(sentence);
+    match (value, numbers.as_slice()) {
+        (None, []) => Some((FORMULA, trimmed(span::with_others(text, range)))),
+        (None, [sole]) => Some((NUMBER, sole)),
+        (Some(value), []) => formula_at(sentence, value),
+        // Which of them is meant, nobody knows.
+        _ => None,
+    }
+}
+
+/// The numbers of a sentence that stand in no formula.
+fn numbers_outside(sentence: &str) -> Vec<&str> {
+    /// Nobody needs more than to know that there are several.
+    const ENOUGH: usize = 2;
+    let mut numbers = Vec::new();
+    let mut rest = sentence;
+    while numbers.len() < ENOUGH {
+        let Some((_, place)) = last_number(rest, Place::Prose) else {
+            break;
+        };
+        let start = place.start;
+        if !span::is_in_formula(sentence, start) {
+            numbers.push(&rest[place]);
+        }
+        rest = &rest[..start];
+    }
+    numbers
+}
+
+/// What is announced as several answers ("the roots are $2$ and $3$"), where nothing is said behind it.
+fn listed(text: &str) -> Option<&str> {
+    static SEVERAL: LazyLock<Regex> = LazyLock::new(|| {
+        compile(concat!(
+            r"(?i)(?-u:\b)(?:solutions|roots|zeros|zeroes|values)(?:\s+(?:of|for|to)\b[^.\n]{1,80}?)?",
+            r"[*_\s]*(?:are(?:\s*:)?|:)[*_\s]*",
+        ))
+    });
+    let place = SEVERAL.find_iter(text).last()?.end();
+    let line = text[place..].lines().next().unwrap_or_default();
+    let written = match span::at_start(line) {
+        Some(range) => span::with_following(line, range),
+        None => formula(line.split_once(". ").map_or(line, |(sentence, _)| sentence))?,
+    };
+    let end = written.as_ptr().addr() - text.as_ptr().addr() + written.len();
+    let behind = text[end..].trim_start_matches(['$', '\\', ')', ']']);
+    (!says_more(behind)).then(|| trimmed(written))
+}
+
+/// It holds numbers or formulas.
+fn says_more(text: &str) -> bool {
+    text.contains(|letter: char| letter == '$' || letter.is_numeric()) || text.contains(r"\(") || text.contains(r"\[")
 }
 
 /// What follows the last announcement of an answer.
@@ -137,13 +206,21 @@ fn announced(text: &str) -> Announced<'_> {
         return Announced::Nothing;
     };
     let line = text[place..].lines().next().unwrap_or_default();
+    let entry = line.strip_prefix("- ").filter(|entry| span::at_start(entry).is_some());
+    let line = entry.unwrap_or(line);
+    if let Some(written) = span::signed(line) {
+        return Announced::Formula(trimmed(written));
+    }
     if let Some(range) = span::at_start(line) {
         return Announced::Formula(trimmed(span::with_following(line, range)));
     }
     // A sentence ends with a point before a space, or with the line.
     let sentence = line.split_once(". ").map_or(line, |(sentence, _)| sentence);
+    let excepted = sentence.trim_end_matches('.');
+    if excepted.to_lowercase().starts_with("all real") && maths::Answer::read(excepted).is_mathematics() {
+        return Announced::Formula(trimmed(excepted));
+    }
     if DENIAL.is_match(sentence) {
-        let says_more = |text: &str| text.contains(|letter: char| letter == '$' || letter.is_numeric());
         let is_corrected = sentence.contains(" but ") || sentence.contains("rather");
         return match is_corrected || says_more(&text[place + sentence.len()..]) {
             true => Announced::Nothing,
@@ -158,7 +235,40 @@ fn announced(text: &str) -> Announced<'_> {
             .and_then(|found| formula(&sentence[..found.start()]))
     };
     let found = formula(sentence).or_else(before_remark).or_else(before_clause);
-    found.map_or(Announced::Nothing, Announced::Formula)
+    match found {
+        Some(formula) => Announced::Formula(formula),
+        None => number_before_letter(sentence),
+    }
+}
+
+/// The number that a sentence begins with, where what follows speaks of a variable: `12 possible values of $x$`.
+fn number_before_letter(sentence: &str) -> Announced<'_> {
+    static NUMBER_FIRST: LazyLock<Regex> =
+        LazyLock::new(|| compile(r"^[*_\s]*(-?\\?\$?\d(?:[\d,./]*\d)?(?:\\?%)?)[*_]*\s+[a-zA-Z]"));
+    static CHANGES: LazyLock<Regex> = LazyLock::new(|| {
+        compile(concat!(
+            r"(?i)\b(?:percent|times|plus|minus|over|more|less|fewer|than|and|or|divided|multiplied|half|halves|thirds?|fourths?",
+            r"|quarters?|fifths?|sixths?|tenths?|squared|cubed|dozen|hundred|thousand|million|billion|multiples?|powers?|choose)\b|%",
+            r"|\b(?:to|by)[\s$\\(\[]*$",
+        ))
+    });
+    let Some(range) = last_formula(sentence).filter(|range| span::is_of_letter(&sentence[range.clone()])) else {
+        return Announced::Nothing;
+    };
+    let Some(number) = NUMBER_FIRST.captures(sentence).and_then(|found| found.get(1)) else {
+        return Announced::Nothing;
+    };
+    let between = &sentence[number.end().min(range.start)..range.start];
+    let is_last = !sentence[range.end..].contains(|letter: char| letter.is_ascii_digit());
+    let is_alone = is_last
+        && !between.contains(|letter: char| letter.is_ascii_digit())
+        && !CHANGES.is_match(&sentence[number.start()..range.start]);
+    match (is_alone, span::is_letter(&sentence[range])) {
+        (true, _) => Announced::Formula(&sentence[number.range()]),
+        // A part of a product or a sum in words is no answer, and neither is the variable in it.
+        (false, true) => Announced::Denied,
+        (false, false) => Announced::Nothing,
+    }
 }
 
 /// The last of several lines of which each is a formula: where the working ends.
@@ -191,17 +301,19 @@ fn formula(text: &str) -> Option<&str> {
     (is_bare && maths::Answer::read(formula).is_mathematics()).then_some(formula)
 }
 
-/// Words that say what an answer is not, or what it is more or less than.
+/// Words that say what an answer is not, or what it is more or less than, or what it is all but.
 fn denial() -> Regex {
     compile(concat!(
         r"(?i)^[*_\s]*(?:(?:definitely|certainly|clearly|simply)\s+)?(?:not|never|neither|nor|(?:no\s+)?(?:more|less|greater|fewer|larger|smaller|higher|lower)\s+than",
-        r"|over|under|above|below|between|somewhere)\s",
+        r"|over|under|above|below|between|somewhere|at\s+(?:the\s+)?(?:least|most|minimum|maximum)",
+        r"|(?:is|was|can|could|does|did|do|will|would|should|must|may|might|need)(?:\s+not|n['’]t|not)|can['’]t|won['’]t",
+        r"|(?:all|any|every|everything|anything)\b[^.$]*\b(?:except|besides|excluding|other\s+than)|n['’]t)\s",
     ))
 }
 
 /// The beginning of a reason or an explanation behind a formula.
 fn clause() -> Regex {
-    compile(r"(?i)(?:,\s+|;\s+|\s+)(?:since|because|as|where|so|which|given|when|using|by|hence|thus|therefore)\s")
+    compile(r"(?i)(?:,\s+|;\s+|\s+)(?:since|because|as|where|so|which|given|when|for|using|by|hence|thus|therefore)\s")
 }
 
 #[expect(
@@ -214,8 +326,8 @@ fn compile(pattern: &str) -> Regex {
 
 fn announcement() -> Regex {
     compile(concat!(
-        r"(?i)(?:(?-u:\b)(?:answer|antwort|lösung|réponse|respuesta|resposta|risposta|antwoord)|ответ|答案|答え|정답|答)",
-        r"[*_\s]*(?:is|ist|lautet|est|es|è|は|是|为|為|은|는)?[*_\s]*[:：=]?[*_\s]*",
+        r"(?i)(?:(?-u:\b)(?:answers?|antwort|lösung|réponse|respuesta|resposta|risposta|antwoord)|ответ|答案|答え|정답|答)",
+        r"[*_\s]*(?:is|are|ist|lautet|est|es|è|は|是|为|為|은|는)?[*_\s]*[:：=]?[*_\s]*",
     ))
 }
 
@@ -283,6 +395,101 @@ mod tests {
         ] {
             assert_eq!(extracted(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn what_belongs_to_a_number_is_no_answer_without_it() {
+        for (text, answer) in [
+            ("The answer is 12 cm$^2$.", "12 cm$^2$"),
+            (r"The angle is 12$^\circ$.", r"12$^\circ$"),
+            (r"The area is $3 \times 4 = 12$ cm$^2$.", r"$3 \times 4 = 12$ cm$^2$"),
+            (r"The answer is 12 $\text{cm}^2$.", r"12 $\text{cm}^2$"),
+            (r"So it is 12\(\%\).", r"12\(\%\)"),
+            ("It has 12 units$^2$.", "12 units$^2$"),
+            ("The speed is 12 m/s$^2$.", "12 m/s$^2$"),
+            ("The answer is 12 for $n$.", "12"),
+            ("Answer: 12 values of $n$", "12"),
+            ("The answer is 12 possible values of $x$.", "12"),
+            (r"The answer is 12 integers $n \le 100$.", "12"),
+            ("There are 12 ways to choose $k$.", "12"),
+            ("Thus $f(x) = 2x$ for all $x$.", "f(x) = 2x"),
+            ("The answer is 5 groups of $4$, so $20$.", "20"),
+            ("So the answer is $k$.", "k"),
+            ("We find $k$.", "k"),
+        ] {
+            assert_eq!(
+                extracted(text).map(|(answer, _)| answer),
+                Some(answer.to_owned()),
+                "{text}"
+            );
+        }
+        for text in [
+            "The answer is 5 times $x$.",
+            "There are 3 of 12 ways to choose $k$.",
+            r"The angles are 10 and 12$^\circ$.",
+            "It is in cm$^2$.",
+        ] {
+            assert_eq!(extracted(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn all_of_several_answers_are_one() {
+        let is_right =
+            |target: &str, text: &str| judge(&[target], text).is_some_and(|found| found.credit.score() == 1.0);
+        for text in [
+            "The solutions are $x=2$ and $x=3$.",
+            "The answers are $2$ and $3$",
+            "The answers are 2 and 3.",
+            "The values of $x$ are $2$ and $3$.",
+            "The roots of the equation are: $2$, $3$.",
+            "The solutions are 2 and 3.",
+            r"The roots are $\boxed{2}$ and $\boxed{3}$.",
+            r"So $x = \boxed{2}$ or $x = \boxed{3}$.",
+        ] {
+            assert!(is_right("2, 3", text), "{text}");
+            assert!(!is_right("3", text), "{text}");
+        }
+        assert!(is_right("5", "The roots are $2$ and $3$, so the sum is $5$."));
+        assert!(is_right("5", "The values are 2 and 3. The sum is 5"));
+        assert!(is_right("3", r"First \boxed{2}. Then \boxed{3}."));
+        assert!(is_right("3", r"\boxed{3}, \boxed{3}"));
+        assert!(is_right("(2, 3)", r"$y = \boxed{3}$ and $x = \boxed{2}$"));
+    }
+
+    #[test]
+    fn denials_and_what_changes_a_number_are_heard() {
+        for (text, other) in [
+            ("Answer: negative $3$", Some("-3")),
+            ("Answer: minus $3$", Some("-3")),
+            ("Answer: -$3$", Some("-3")),
+            ("Answer: $3$ and a half", Some("3.5")),
+            ("Answer: −$3$", Some("-3")),
+            ("Answer: $3$ squared", Some("9")),
+            ("Answer: $3$/$4$", Some("3/4")),
+            ("Answer: $3$:$4$", Some("3:4")),
+            ("Answer: $3$ + $4$", Some("7")),
+            ("The answer is all real numbers except 3.", Some(r"x \ne 3")),
+            ("Answer: all real numbers except $3$", Some(r"x \ne 3")),
+            ("The answer is at least $3$", None),
+            ("The answer is at most 3.", None),
+            ("the answer cannot be $3$", None),
+            ("the answer can't be 3", None),
+            ("the answer isn't $3$", None),
+            ("Answer: every number except $3$", None),
+        ] {
+            let is_right = |target: &str| judge(&[target], text).map(|found| found.credit.score() == 1.0);
+            assert_ne!(is_right("3"), Some(true), "{text}");
+            match other {
+                Some(other) => assert_eq!(is_right(other), Some(true), "{text}"),
+                None => assert_eq!(is_right("3"), None, "{text}"),
+            }
+        }
+        assert_eq!(extracted("Answer:\n- $3$"), Some(("3".to_owned(), ANNOUNCED)));
+        assert_eq!(
+            extracted("The answer is $3$: $x$ is odd."),
+            Some(("3".to_owned(), ANNOUNCED))
+        );
     }
 
     #[test]

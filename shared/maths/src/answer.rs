@@ -5,6 +5,7 @@ use crate::canonical::canonical;
 use crate::characters::plain;
 use crate::node::Node;
 use crate::parser::{Fault, parse};
+use crate::stated;
 use crate::steps::Steps;
 use crate::unit::letter_is_unit;
 
@@ -19,6 +20,8 @@ pub const MAX_CANONICAL_BYTES: usize = 200;
 pub struct Answer {
     pub(crate) source: Source,
     pub(crate) node: Option<Node>,
+    /// The value that it states of something whose name is more than a letter, as in `m + n = 113`.
+    pub(crate) stated: Option<Node>,
     /// The letter of the option that stands before it, as in `\textbf{(B)}\ 12`.
     pub(crate) option: Option<char>,
     /// It may be mathematics, and is nested deeper or is longer than the budget allows to read.
@@ -56,11 +59,14 @@ impl Answer {
             return Self {
                 source,
                 node: None,
+                stated: None,
                 option: None,
                 is_beyond: !is_prose(text),
             };
         }
-        let inner = unwrapped(text);
+        let inner = unwrapped(unlabelled(unwrapped(text)));
+        let excepting = excepting(inner);
+        let inner = excepting.as_deref().unwrap_or(inner);
         let (option, inner) = match optional(inner) {
             Some((letter, rest)) => (Some(letter), unwrapped(rest)),
             None => (None, inner),
@@ -74,10 +80,12 @@ impl Answer {
             return Self {
                 node: Some(node),
                 source,
+                stated: None,
                 option,
                 is_beyond: false,
             };
         }
+        let stated = stated::value(inner, steps);
         // What the parser does not understand stays a text, and so does what opens brackets and never closes them.
         let (node, is_beyond) = match parse(inner, steps) {
             Ok(node) => (Some(node), false),
@@ -87,6 +95,7 @@ impl Answer {
         Self {
             source,
             node,
+            stated,
             option,
             is_beyond,
         }
@@ -102,7 +111,10 @@ impl Answer {
     #[must_use]
     pub fn is_mathematics(&self) -> bool {
         let is_words = |node: &Node| node.any(&|part| matches!(part, Node::Text(_)));
-        self.node.as_ref().is_some_and(|node| !is_words(node))
+        self.node
+            .as_ref()
+            .or(self.stated.as_ref())
+            .is_some_and(|node| !is_words(node))
     }
 
     /// It says nothing.
@@ -153,6 +165,49 @@ impl Source {
             sets_letter_apart: sets_letter_apart(text),
         }
     }
+}
+
+/// Without the word that announces what follows: `\text{Answer: }5`.
+fn unlabelled(text: &str) -> &str {
+    const LABELS: [&str; 4] = [r"\text{Answer:", r"\textbf{Answer:", "Answer:", "answer:"];
+    let Some((label, rest)) = LABELS
+        .iter()
+        .find_map(|label| Some((label, text.strip_prefix(label)?.trim_start())))
+    else {
+        return text;
+    };
+    if label.starts_with('\\') {
+        rest.strip_prefix('}').unwrap_or(text)
+    } else {
+        rest
+    }
+}
+
+/// All real numbers but some, said in words, as a set.
+fn excepting(text: &str) -> Option<String> {
+    const WORDS: [&str; 6] = [
+        "all real numbers except",
+        "all reals except",
+        "all real numbers excluding",
+        "all real numbers other than",
+        "all real numbers but",
+        "all real numbers besides",
+    ];
+    let inner = text.strip_prefix(r"\text{").unwrap_or(text).trim_start();
+    let words = WORDS.iter().find(|words| {
+        inner
+            .get(..words.len())
+            .is_some_and(|head| head.eq_ignore_ascii_case(words))
+    })?;
+    let rest = inner[words.len()..].trim().trim_end_matches('.');
+    let rest = rest.strip_prefix("for ").unwrap_or(rest);
+    let rest = if inner.len() < text.len() {
+        rest.strip_prefix('}')?
+    } else {
+        rest
+    };
+    let is_value = rest.contains(|letter: char| letter.is_ascii_digit() || letter == '\\');
+    is_value.then(|| format!(r"\mathbb{{R}} \setminus \{{{rest}\}}"))
 }
 
 /// The text without white space, but between digits, where it sets numbers apart.

@@ -14,7 +14,8 @@ use crate::unit::{Unit, is_half_of_day};
 use crate::worded::limit;
 
 pub(crate) fn canonical(answer: &Answer, steps: &mut Steps) -> String {
-    let formed = answer.node.as_ref().and_then(|node| form(node, steps));
+    let read = answer.node.as_ref().or(answer.stated.as_ref());
+    let formed = read.and_then(|node| form(node, steps));
     let text = formed.unwrap_or_else(|| {
         // What has no form is told apart by its letters.
         answer.source.squeezed.clone()
@@ -66,6 +67,7 @@ fn form(node: &Node, steps: &mut Steps) -> Option<String> {
         });
     }
     match node {
+        Node::Union(groups) => alternatives(groups, steps),
         Node::Text(text) => Some(words(text)),
         Node::Based { digits, .. } => Some(digits.clone()),
         Node::Bracketed { open, close, items } => Some(format!("{open}{}{close}", forms(items, steps)?.join(", "))),
@@ -113,6 +115,21 @@ fn are_conditions_of_several(items: &[Node]) -> bool {
 
 fn unnamed_pieces(node: &Node) -> bool {
     pieces(unnamed(node)).is_some()
+}
+
+/// Groups of conditions of which one holds or another.
+fn alternatives(groups: &[Node], steps: &mut Steps) -> Option<String> {
+    let mut told = Vec::with_capacity(groups.len());
+    for group in groups {
+        let items = match group {
+            Node::List(items) => items.as_slice(),
+            sole => std::slice::from_ref(sole),
+        };
+        told.push(conditions(items, steps)?.join(", "));
+    }
+    told.sort_unstable();
+    told.dedup();
+    Some(told.join(" or "))
 }
 
 fn conditions(items: &[Node], steps: &mut Steps) -> Option<Vec<String>> {

@@ -80,15 +80,16 @@ pub fn compare(target: &Answer, answer: &Answer, steps: &mut Steps) -> Compariso
     }
     let may_be_time = |node: &Node| matches!(node, Node::Proportion(_, clock) if *clock != Clock::No);
     let mut comparer = Comparer {
-        steps,
-        how: "exactly",
         variables: target.node.as_ref().map(Node::names).unwrap_or_default(),
-        is_ambiguous: false,
         reads_times: target.node.as_ref().is_some_and(|node| node.any(&may_be_time)),
-        is_doubtful: false,
-        is_unordered: false,
+        ..Comparer::new(steps)
     };
-    let mut result = match (&target.node, &answer.node) {
+    // Against a bare value an answer is the value that it states: 113 in `m + n = 113`.
+    let stated = answer.stated.as_ref();
+    let given = stated
+        .filter(|_| target.node.as_ref().is_some_and(is_bare))
+        .or(answer.node.as_ref());
+    let mut result = match (&target.node, given) {
         (Some(one), Some(other)) if !is_text(one) && !is_text(other) => comparer.equal(one, other),
         _ => {
             comparer.how = "as words";
@@ -99,7 +100,7 @@ pub fn compare(target: &Answer, answer: &Answer, steps: &mut Steps) -> Compariso
             Ok(is_said && one == other && one.contains(char::is_alphabetic))
         }
     };
-    if let (Ok(false), true, Some(one), Some(other)) = (result, comparer.is_doubtful, &target.node, &answer.node) {
+    if let (Ok(false), true, Some(one), Some(other)) = (result, comparer.is_doubtful, &target.node, given) {
         comparer.reads_times = false;
         match comparer.equal(one, other) {
             Ok(false) => comparer.how = "as times",
@@ -150,6 +151,41 @@ fn by_option(target: &Answer, answer: &Answer) -> Option<Comparison> {
     Some(Comparison { verdict, how })
 }
 
+/// A value without a name, and no collection but a tuple.
+fn is_bare(node: &Node) -> bool {
+    let is_other = |part: &Node| matches!(part, Node::Relation(..) | Node::List(_) | Node::Set(_) | Node::Union(_));
+    node.is_constant() && !node.any(&is_other)
+}
+
+/// Several ways to write one value, of percent its hundredth: `\frac12`, `0.5` and `50\%`.
+pub(crate) fn are_one_value(items: &[Node], steps: &mut Steps) -> Judged {
+    let names: Vec<Vec<String>> = items
+        .iter()
+        .map(Node::names)
+        .filter(|names| !names.is_empty())
+        .collect();
+    let Some(values) = items.iter().map(plain_value).collect::<Option<Vec<Node>>>() else {
+        return Ok(false);
+    };
+    let mut comparer = Comparer::new(steps);
+    for pair in values.windows(2) {
+        if !comparer.scalars(&pair[0], &pair[1])? {
+            return Ok(false);
+        }
+    }
+    Ok(values.len() > 1 && names.windows(2).all(|pair| pair[0] == pair[1]))
+}
+
+fn plain_value(node: &Node) -> Option<Node> {
+    let (value, unit) = hoisted(relation::unnamed(node));
+    let value = match unit {
+        None => value,
+        Some(unit) if unit.words == "%" => scaled(&value, &unit.measure?.scale),
+        Some(_) => return None,
+    };
+    (value.is_constant() && value.is_scalar()).then_some(value)
+}
+
 fn is_text(node: &Node) -> bool {
     matches!(node, Node::Text(_))
 }
@@ -170,6 +206,20 @@ pub(crate) struct Comparer<'s> {
 }
 
 type Judged = Result<bool, Exhausted>;
+
+impl<'s> Comparer<'s> {
+    fn new(steps: &'s mut Steps) -> Self {
+        Self {
+            steps,
+            how: "exactly",
+            variables: Vec::new(),
+            is_ambiguous: false,
+            reads_times: false,
+            is_doubtful: false,
+            is_unordered: false,
+        }
+    }
+}
 
 impl Comparer<'_> {
     pub(crate) fn equal(&mut self, one: &Node, other: &Node) -> Judged {
@@ -280,6 +330,11 @@ impl Comparer<'_> {
 
     /// Compares as sets, lists, tuples, unions and matrices; `None` when neither is one.
     fn collections(&mut self, one: &Node, other: &Node) -> Result<Option<bool>, Exhausted> {
+        if let (Node::Union(parts), Node::Union(others)) = (one, other)
+            && parts.iter().chain(others).any(relation::is_condition)
+        {
+            return self.unordered(parts, others).map(Some);
+        }
         let are_single = is_single(one) && is_single(other);
         if let (false, Some(parts), Some(others)) = (are_single, relation::pieces(one), relation::pieces(other)) {
             return self.unordered(&parts, &others).map(Some);
@@ -422,6 +477,9 @@ impl Comparer<'_> {
         let Node::List(items) = list else {
             return Ok(false);
         };
+        if relation::are_of_one_name(items) {
+            return Ok(false);
+        }
         self.how = "in order";
         let values: Vec<&Node> = items.iter().map(relation::unnamed).collect();
         self.in_order(parts, &values)

@@ -231,9 +231,9 @@ impl Lexer<'_, '_> {
             }
             "color" | "textcolor" => self.skip_argument(),
             "mathbb" if self.is_reals() => self.push(Kind::Command("reals".to_owned())),
-            "displaystyle" | "textstyle" | "limits" | "nolimits" | "boldsymbol" | "mathbb" | "mathcal" | "mathbf"
-            | "bf" | "rm" | "vec" | "boxed" | "fbox" | "mathit" | "mathsf" | "bm" | "large" | "Large" | "phantom"
-            | "underline" | "uline" | "cancel" => {}
+            "checkmark" | "displaystyle" | "textstyle" | "limits" | "nolimits" | "boldsymbol" | "mathbb"
+            | "mathcal" | "mathbf" | "bf" | "rm" | "vec" | "boxed" | "fbox" | "mathit" | "mathsf" | "bm" | "large"
+            | "Large" | "phantom" | "underline" | "uline" | "cancel" => {}
             "R" | "Reals" | "reals" => self.push(Kind::Command("reals".to_owned())),
             "text" | "textbf" | "textrm" | "textit" | "textnormal" | "mbox" | "hbox" | "mathrm" | "operatorname" => {
                 self.set_text(steps, depth)?;
@@ -266,17 +266,30 @@ impl Lexer<'_, '_> {
             && words.chars().all(|letter| {
                 letter.is_alphabetic() || matches!(letter, ' ' | '.' | '\'' | '-' | '/' | '^' | '2' | '3')
             });
-        if is_words || self.is_unit_letter(words) {
+        if is_words || self.is_unit_letter(words) || self.is_remark(words) {
             if inner.starts_with(' ') {
                 self.is_spaced = true;
             }
-            self.push(Kind::Text(words.to_owned()));
+            self.push(Kind::Text(bare(words).to_owned()));
             return Ok(());
         }
         if depth < MAX_DEPTH {
             read(&inner, self.tokens, steps, depth + 1)?;
         }
         Ok(())
+    }
+
+    /// Words in brackets behind a value, as in `7 \text{ (ways)}`.
+    fn is_remark(&self, words: &str) -> bool {
+        let follows_value = self
+            .tokens
+            .last()
+            .is_some_and(|token| matches!(token.kind, Kind::Number { .. } | Kind::Mark('}' | ')')));
+        let bare = bare(words);
+        follows_value
+            && bare.len() < words.len()
+            && bare.chars().count() > 1
+            && bare.chars().all(|letter| letter.is_alphabetic() || letter == ' ')
     }
 
     /// A letter that is set as text behind a value is a unit, where in a formula it is a variable.
@@ -367,9 +380,18 @@ impl Lexer<'_, '_> {
         (is_three && !is_mixed).then_some(separator.len())
     }
 
-    /// Digits under a line, which go on for ever, and where they end.
+    /// Digits under a line, or the one under a dot, which go on for ever, and where they end.
     fn repeating_at(&self, at: usize) -> Option<(String, usize)> {
         let rest = self.text.get(at..)?;
+        if let Some(dotted) = rest.strip_prefix(r"\dot") {
+            let digit = dotted
+                .trim_start_matches([' ', '{'])
+                .get(..1)
+                .filter(|digit| digit.as_bytes()[0].is_ascii_digit())?;
+            let after = dotted.trim_start_matches([' ', '{']).get(1..)?;
+            let end = self.text.len() - after.strip_prefix('}').unwrap_or(after).len();
+            return Some((digit.to_owned(), end));
+        }
         let braced = [r"\overline{", r"\bar{"]
             .iter()
             .find_map(|command| rest.strip_prefix(command))?;
@@ -394,6 +416,12 @@ impl Lexer<'_, '_> {
         self.at += 1 + sign + length;
         value.filter(|value| value.abs() <= MAX_EXPONENT)
     }
+}
+
+/// Words without the brackets around them.
+fn bare(words: &str) -> &str {
+    let inner = words.strip_prefix('(').and_then(|words| words.strip_suffix(')'));
+    inner.unwrap_or(words).trim()
 }
 
 /// What stands before the brace that closes the one just opened.

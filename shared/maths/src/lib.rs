@@ -24,6 +24,7 @@ mod polynomial;
 mod radical;
 mod relation;
 mod segment;
+mod stated;
 mod steps;
 mod unit;
 mod worded;

@@ -4,6 +4,7 @@ mod group;
 mod label;
 mod name;
 
+use crate::compare::are_one_value;
 use crate::condition::{self, Joint};
 use crate::lexer::{Kind, Token, tokens};
 use crate::node::{Clock, Function, Node, Relation};
@@ -13,7 +14,7 @@ use crate::unit::{Unit, is_half_of_day, is_unit};
 use crate::worded;
 
 /// How deep brackets, roots and fractions may stand in each other.
-const MAX_DEPTH: usize = 320;
+const MAX_DEPTH: usize = 288;
 /// How many factorials and degree signs may follow each other.
 const MAX_POSTFIX: usize = 4;
 
@@ -57,6 +58,11 @@ pub(crate) fn parse(text: &str, steps: &mut Steps) -> Read<Node> {
     parser.chosen(&mut items)?;
     if parser.at < parser.tokens.len() {
         return Err(Fault::Syntax);
+    }
+    // `\frac12 or 0.5` says one value twice.
+    let is_choice = !joints.is_empty() && joints.iter().all(|joint| *joint == Joint::Or);
+    if is_choice && are_one_value(&items, parser.steps)? {
+        items.truncate(1);
     }
     let mut items = condition::together(items, &joints, parser.steps);
     match items.len() {
@@ -160,7 +166,8 @@ impl Parser<'_> {
 
     fn joint(&mut self) -> Option<Joint> {
         let joint = match self.peek()? {
-            Kind::Mark(',' | ';') => Joint::Comma,
+            Kind::Mark(',') => Joint::Comma,
+            Kind::Mark(';') => Joint::Semicolon,
             Kind::Word(word) | Kind::Text(word) => match word.trim() {
                 "and" => Joint::And,
                 "or" => Joint::Or,
@@ -169,6 +176,7 @@ impl Parser<'_> {
             Kind::Command(name) => match name.as_str() {
                 "land" | "wedge" => Joint::And,
                 "lor" | "vee" => Joint::Or,
+                "\\" => Joint::Semicolon,
                 _ => return None,
             },
             _ => return None,
@@ -190,7 +198,7 @@ impl Parser<'_> {
         if rest.is_empty() {
             return Ok(first);
         }
-        Ok(Node::Relation(Box::new(first), rest))
+        Ok(relation::related(first, rest, self.steps))
     }
 
     fn relation_sign(&self) -> Option<Relation> {
@@ -215,6 +223,7 @@ impl Parser<'_> {
 
     fn union(&mut self) -> Read<Node> {
         let first = self.proportion()?;
+        let first = relation::difference(first, self.steps);
         if self.take_command(&["setminus", "backslash"]) {
             let removed = self.proportion()?;
             return relation::reals_without(&first, &removed, self.steps).ok_or(Fault::Syntax);
@@ -314,7 +323,7 @@ impl Parser<'_> {
                 let term = parser.product()?;
                 terms.push(match sign {
                     Sign::Plus => term,
-                    Sign::Minus => Node::Negate(Box::new(term)),
+                    Sign::Minus => negated(term),
                     Sign::PlusMinus => Node::PlusMinus(Box::new(term), false),
                     Sign::MinusPlus => Node::PlusMinus(Box::new(term), true),
                 });
@@ -351,6 +360,8 @@ impl Parser<'_> {
             } else if self.take_mark('/') || self.take_command(&["div"]) {
                 let factor = self.signed_factor()?;
                 product = divided(product, factor);
+            } else if self.percent_remark(&product) {
+                return Ok(product);
             } else if self.starts_factor() {
                 if matches!(self.peek(), Some(Kind::Number { .. })) && ends_in_number(&product) {
                     return Err(Fault::Syntax);
@@ -497,8 +508,57 @@ impl Parser<'_> {
         })
     }
 
+    /// Takes the same value in brackets as percent: `\frac12\ (50\%)`.
+    fn percent_remark(&mut self, value: &Node) -> bool {
+        let (Some(Kind::Number { value: percent, .. }), true) = (self.peek_after(1), self.is_spaced()) else {
+            return false;
+        };
+        let percent = Node::Quantity(Box::new(Node::Number(percent.clone())), Unit::percent());
+        let is_remark = self.is_mark('(')
+            && self.peek_after(2) == Some(&Kind::Mark('%'))
+            && self.peek_after(3) == Some(&Kind::Mark(')'))
+            && are_one_value(&[value.clone(), percent], self.steps) == Ok(true);
+        self.at += if is_remark { 4 } else { 0 };
+        is_remark
+    }
+
+    fn word_after(&self, ahead: usize) -> Option<&str> {
+        match self.peek_after(ahead)? {
+            Kind::Word(word) => Some(word),
+            _ => None,
+        }
+    }
+
+    /// A part is added to a number in words: `3 and a half`.
+    fn joins_part(&self) -> bool {
+        matches!(self.word_after(1), Some("a" | "one"))
+            && matches!(self.word_after(2), Some("half" | "third" | "quarter"))
+    }
+
+    /// The modulus behind a value and how many tokens it takes: `\pmod{10}`, `(mod 10)`.
+    fn modulus(&self) -> Option<(String, usize)> {
+        let is_mod = |kind: Option<&Kind>| matches!(kind, Some(Kind::Command(name) | Kind::Word(name) | Kind::Text(name)) if matches!(name.trim(), "mod" | "bmod"));
+        let is_bracketed =
+            self.is_mark('(') && is_mod(self.peek_after(1)) && self.peek_after(3) == Some(&Kind::Mark(')'));
+        let (digits, length) = match (self.peek_after(1), self.peek_after(2), self.peek_after(3)) {
+            (_, Some(Kind::Number { digits, .. }), _) if is_bracketed => (digits, 4),
+            (Some(Kind::Number { digits, .. }), _, _) if self.is_command(&["pmod"]) => (digits, 2),
+            (Some(Kind::Mark('{')), Some(Kind::Number { digits, .. }), Some(Kind::Mark('}')))
+                if self.is_command(&["pmod"]) =>
+            {
+                (digits, 4)
+            }
+            _ => return None,
+        };
+        Some((format!("mod {digits}"), length))
+    }
+
     /// A unit, or words, after a value.
     fn unit(&mut self, value: &Node) -> Option<Unit> {
+        if let Some((words, length)) = self.modulus() {
+            self.at += length;
+            return Some(Unit::of_words(&words));
+        }
         match self.peek()? {
             Kind::Mark('%') => {
                 self.at += 1;
@@ -508,6 +568,16 @@ impl Parser<'_> {
                 let unit = Unit::of_words(&mark.to_string());
                 self.at += 1;
                 Some(unit)
+            }
+            Kind::Word(word) if word == "and" && self.joins_part() => {
+                let words: Vec<&str> = (0..3).filter_map(|ahead| self.word_after(ahead)).collect();
+                let unit = Unit::of_words(&words.join(" "));
+                self.at += 3;
+                Some(unit)
+            }
+            Kind::Command(name) if name == "Omega" && value.is_constant() => {
+                self.at += 1;
+                Some(Unit::of_words("ohm"))
             }
             Kind::Word(word) | Kind::Text(word) if worded_sign(word).is_some() => None,
             Kind::Text(text) if !matches!(text.as_str(), "and" | "or" | "if" | "for") => Some(self.unit_words()),
@@ -604,7 +674,25 @@ impl Sign {
     }
 }
 
+fn negated(term: Node) -> Node {
+    match term {
+        Node::Matrix(rows) => scaled(&Node::integer(-1), rows),
+        term => Node::Negate(Box::new(term)),
+    }
+}
+
+/// A matrix of which each element is multiplied.
+fn scaled(by: &Node, rows: Vec<Vec<Node>>) -> Node {
+    let times = |element: Node| Node::Product(vec![by.clone(), element]);
+    let row = |row: Vec<Node>| row.into_iter().map(times).collect();
+    Node::Matrix(rows.into_iter().map(row).collect())
+}
+
 fn multiplied(product: Node, factor: Node) -> Node {
+    let factor = match factor {
+        Node::Matrix(rows) if product.is_scalar() => return scaled(&product, rows),
+        factor => factor,
+    };
     match product {
         Node::Product(mut factors) => {
             factors.push(factor);

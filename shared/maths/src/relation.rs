@@ -3,26 +3,38 @@
 use dashu_ratio::RBig;
 
 use crate::compare::{Comparer, is_application, is_equation};
-use crate::node::{Node, Relation};
+use crate::node::{Function, Node, Relation};
 use crate::normal::normal;
 use crate::polynomial::{Atom, Fraction, Polynomial, Unformed};
 use crate::segment::merged;
 use crate::steps::{Exhausted, Steps};
 
-/// The value in `x = 3`, `f(x) = x^2`, `x \in (1, 2]` and `1 + 1 = 2`; anything else as it is.
+/// The value in `x = 3`, `f(x) = x^2`, `x \in (1, 2]` and `1 + 1 = 2`, the point in `P(1, 2)`; anything else as it is.
 pub(crate) fn unnamed(node: &Node) -> &Node {
+    if let Node::Product(factors) = node
+        && let [
+            Node::Name(name),
+            point @ Node::Bracketed {
+                open: '(', close: ')', ..
+            },
+        ] = factors.as_slice()
+        && name.len() == 1
+        && name.bytes().all(|letter| letter.is_ascii_uppercase())
+    {
+        return point;
+    }
     let Node::Relation(first, rest) = node else {
         return node;
     };
     match rest.as_slice() {
-        [(Relation::In, set)] if matches!(**first, Node::Name(_)) => set,
+        [(Relation::In, set)] if matches!(**first, Node::Name(_)) || is_tuple_of_names(first) => set,
         [(Relation::Equal, Node::Name(_))] if first.is_constant() && first.is_scalar() => first,
         [.., (Relation::Equal | Relation::About, last)] if is_equation(rest) && is_label(first, last) => last,
         _ => node,
     }
 }
 
-/// Values and the names of what has them, as they are written: `x = 1, y = 2`, `(x, y) = (1, 2)`; each name stands once.
+/// Values and the names of what has them, as they are written: `x = 1, y = 2`, `(x, y) = (1, 2)`, `x = y = 0`; each name stands once.
 pub(crate) fn named(node: &Node) -> Option<Vec<(&str, &Node)>> {
     let named: Vec<(&str, &Node)> = match node {
         Node::List(items) => items.iter().map(named_value).collect::<Option<_>>()?,
@@ -32,6 +44,12 @@ pub(crate) fn named(node: &Node) -> Option<Vec<(&str, &Node)>> {
             {
                 let pairs = names.iter().map(name_of).zip(values);
                 pairs.map(|(name, value)| Some((name?, value))).collect::<Option<_>>()?
+            }
+            (Node::Name(name), [names @ .., (Relation::Equal, value)])
+                if !names.is_empty() && names.iter().all(|(sign, _)| *sign == Relation::Equal) =>
+            {
+                let names = std::iter::once(Some(name.as_str())).chain(names.iter().map(|(_, name)| name_of(name)));
+                names.map(|name| Some((name?, value))).collect::<Option<_>>()?
             }
             _ => return None,
         },
@@ -99,6 +117,104 @@ pub(crate) fn exact(node: &Node) -> Option<&Node> {
     };
     let value = before.last().map_or(&**first, |(_, value)| value);
     (is_equation(rest) && value.is_constant() && value.is_scalar()).then_some(value)
+}
+
+fn is_tuple_of_names(node: &Node) -> bool {
+    matches!(node, Node::Bracketed { items, .. } if items.iter().all(|item| matches!(item, Node::Name(_))))
+}
+
+/// Values of one variable, which are no tuple: `x = 2, x = 3`.
+pub(crate) fn are_of_one_name(items: &[Node]) -> bool {
+    let mut names = items.iter().map(named_value);
+    let Some(Some((first, _))) = names.next() else {
+        return false;
+    };
+    items.len() > 1 && names.all(|named| named.is_some_and(|(name, _)| name == first))
+}
+
+/// It says what some variables are, so that a union of such is of conditions and not of intervals.
+pub(crate) fn is_condition(node: &Node) -> bool {
+    matches!(node, Node::Relation(..) | Node::List(_))
+}
+
+/// A relation, of an absolute value what it says of the variable itself.
+pub(crate) fn related(first: Node, rest: Vec<(Relation, Node)>, steps: &mut Steps) -> Node {
+    without_bars(&first, &rest, steps).unwrap_or_else(|| Node::Relation(Box::new(first), rest))
+}
+
+/// All real numbers minus a set of some, as in `\mathbb{R} - \{2\}`; anything else as it is.
+pub(crate) fn difference(node: Node, steps: &mut Steps) -> Node {
+    let rest = match &node {
+        Node::Sum(terms) => match terms.as_slice() {
+            [reals, Node::Negate(removed)] => reals_without(reals, removed, steps),
+            _ => None,
+        },
+        _ => None,
+    };
+    rest.unwrap_or(node)
+}
+
+/// What a bound of an absolute value says of the variable itself: `|x| < 3` puts it between -3 and 3.
+fn without_bars(first: &Node, rest: &[(Relation, Node)], steps: &mut Steps) -> Option<Node> {
+    let (low, name, high) = match rest {
+        [(sign, bound)] if bar(first).is_some() => (None, bar(first)?, Some((*sign, bound))),
+        [(sign, bars)] => (None, bar(bars)?, Some((sign.reversed(), first))),
+        [(low, bars), (high, bound)] => (Some((low.reversed(), first)), bar(bars)?, Some((*high, bound))),
+        _ => return None,
+    };
+    let (mut below, mut above) = (None, None);
+    for (sign, value) in low.into_iter().chain(high) {
+        let value = normal(value, steps).ok()?.as_constant()?;
+        let side = match sign {
+            Relation::Less | Relation::LessOrEqual => &mut above,
+            Relation::Greater | Relation::GreaterOrEqual => &mut below,
+            _ => return None,
+        };
+        if value <= RBig::ZERO || side.is_some() {
+            return None;
+        }
+        *side = Some((sign, value));
+    }
+    if let (Some((_, below)), Some((_, above))) = (&below, &above)
+        && below >= above
+    {
+        return None;
+    }
+    let set = ring(below.as_ref(), above.as_ref());
+    Some(Node::Relation(Box::new(name.clone()), vec![(Relation::In, set)]))
+}
+
+/// The variable between the bars.
+fn bar(node: &Node) -> Option<&Node> {
+    match node {
+        Node::Call(Function::Abs, of) => of.first().filter(|of| matches!(of, Node::Name(_))),
+        _ => None,
+    }
+}
+
+/// The values whose distance from zero is in the bounds.
+fn ring(low: Option<&(Relation, RBig)>, high: Option<&(Relation, RBig)>) -> Node {
+    let is_closed = |side: Option<&(Relation, RBig)>| {
+        side.is_some_and(|(sign, _)| matches!(sign, Relation::LessOrEqual | Relation::GreaterOrEqual))
+    };
+    let end = |side: Option<&(Relation, RBig)>| side.map_or(Node::Infinity, |(_, value)| Node::Number(value.clone()));
+    let minus = |node: Node| match node {
+        Node::Number(value) => Node::Number(-value),
+        node => Node::Negate(Box::new(node)),
+    };
+    let between = |from: Node, is_from: bool, to: Node, is_to: bool| Node::Bracketed {
+        open: if is_from { '[' } else { '(' },
+        close: if is_to { ']' } else { ')' },
+        items: vec![from, to],
+    };
+    let (inner, outer) = (is_closed(low), is_closed(high));
+    if low.is_none() {
+        return between(minus(end(high)), outer, end(high), outer);
+    }
+    Node::Union(vec![
+        between(minus(end(high)), outer, minus(end(low)), inner),
+        between(end(low), inner, end(high), outer),
+    ])
 }
 
 fn is_label(first: &Node, value: &Node) -> bool {
@@ -230,6 +346,11 @@ pub(crate) fn compare(comparer: &mut Comparer<'_>, one: &Node, other: &Node) -> 
     let (Node::Relation(first, rest), Node::Relation(others, another)) = (one, other) else {
         return Ok(None);
     };
+    if let (Some((value, is_function)), Some((another, is_other))) = (graph(one), graph(other))
+        && is_function != is_other
+    {
+        return comparer.equal(value, another).map(Some);
+    }
     if says_a_set(one) && says_a_set(other) {
         return Ok(same_variable(one, other).then_some(()).map_or(Some(false), |()| None));
     }
@@ -267,6 +388,25 @@ pub(crate) fn compare(comparer: &mut Comparer<'_>, one: &Node, other: &Node) -> 
             comparer.is_positive(&ratio)?.unwrap_or(false)
         }
     }))
+}
+
+/// The values of a function, which `y` and `f(x)` both name, and whether it is the latter that does.
+fn graph(node: &Node) -> Option<(&Node, bool)> {
+    let Node::Relation(first, rest) = node else {
+        return None;
+    };
+    let ([(Relation::Equal, value)], Node::Name(name)) = (rest.as_slice(), &**first) else {
+        return None;
+    };
+    let argument = name
+        .split_once('(')
+        .and_then(|(_, argument)| argument.strip_suffix(')'));
+    let names = value.names();
+    match argument {
+        Some(argument) if names == [argument] => Some((value, true)),
+        None if name == "y" && names == ["x"] => Some((value, false)),
+        _ => None,
+    }
 }
 
 /// It puts a variable into a set: by an inequality, or in words of sets.

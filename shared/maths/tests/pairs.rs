@@ -350,6 +350,61 @@ const EQUAL: &[(&str, &str)] = &[
     ("x_2=4,x_1=3", "(3,4)"),
     (r"\theta=1,r=2", "(2,1)"),
     ("n=5,d=3", "(5,3)"),
+    // Groups of conditions, of which one holds or another.
+    (r"x=1,y=2 \text{ or } x=2,y=1", "(1,2),(2,1)"),
+    ("x=1, y=2; x=2, y=1", "(1,2),(2,1)"),
+    ("x=1, y=2, x=2, y=1", "(2,1),(1,2)"),
+    (r"x=1\text{ and }y=2\text{ or }x=2\text{ and }y=1", r"\{(1,2),(2,1)\}"),
+    (r"x=1,y=2 \\ x=2,y=1", "(1,2),(2,1)"),
+    (r"x=0\text{ or }y=0", r"y=0\text{ or }x=0"),
+    (r"x=0, y=0\text{, or }z=0", r"z=0\text{ or }y=0\text{ or }x=0"),
+    (r"x>0\text{ or }y>0", r"y>0\text{ or }x>0"),
+    (r"x>0,y>0\text{ or }x<0,y<0", r"x<0,y<0\text{ or }y>0,x>0"),
+    // One value said twice.
+    (r"\frac{1}{2} \text{ or } 0.5", "1/2"),
+    (r"\frac12\text{ or }50\%", "0.5"),
+    (r"x=\frac12\text{ or }x=0.5", "1/2"),
+    (r"\dfrac{1}{2}\,(50\%)", "1/2"),
+    ("3 and a half", "3.5"),
+    // Systems, and remarks.
+    (r"\begin{cases} x=3 \\ y=4 \end{cases}", "(3,4)"),
+    (r"\begin{cases} x&=3 \\ y&=4 \end{cases}", "(3,4)"),
+    (r"\begin{aligned} x&=3 \\ y&=4 \end{aligned}", "x=3, y=4"),
+    (r"x=3 \\ y=4", "(3,4)"),
+    (r"7 \pmod{10}", "7"),
+    (r"x \equiv 7 \pmod{10}", "7"),
+    ("7 (mod 10)", r"7\pmod{10}"),
+    (r"7 \text{ (ways)}", "7"),
+    (r"4210 \text{ (base 5)}", "4210_5"),
+    (r"4210\text{ base }5", "4210_5"),
+    (r"x \neq -2, 2", r"\mathbb{R}\setminus\{2,-2\}"),
+    (r"x \neq -2\text{ and }2", r"\mathbb{R}\setminus\{2,-2\}"),
+    (r"\mathbb{R} - \{2\}", r"x \ne 2"),
+    (r"\text{all real numbers except } 2", r"x \ne 2"),
+    ("All real numbers except 2 and -2", r"\mathbb{R}\setminus\{2,-2\}"),
+    (r"(x,y)\in\{(1,2),(2,1)\}", "(1,2),(2,1)"),
+    (
+        r"\frac13\begin{pmatrix}-1\\2\\5\end{pmatrix}",
+        r"\begin{pmatrix}-1/3\\2/3\\5/3\end{pmatrix}",
+    ),
+    (r"-\begin{pmatrix}1\\2\end{pmatrix}", "(-1,-2)"),
+    (r"5\,\Omega", "5"),
+    (r"5\,\Omega", "5 ohms"),
+    ("|x|<3", "(-3,3)"),
+    (r"|x|\ge 3", r"(-\infty,-3]\cup[3,\infty)"),
+    ("1<|x|<3", r"(-3,-1)\cup(1,3)"),
+    (r"3 > |x| \ge 1", r"(-3,-1]\cup[1,3)"),
+    ("x=y=0", "x=0,y=0"),
+    ("x=y=0", "(0,0)"),
+    ("x=y=5", "5"),
+    ("f(x)=2x+1", "y=2x+1"),
+    (r"\binom n2", r"\frac{n(n-1)}{2}"),
+    (r"{n \choose 3}", r"\frac{n(n-1)(n-2)}{6}"),
+    (r"0.\dot6", "2/3"),
+    (r"0.1\dot{6}", "1/6"),
+    (r"5\checkmark", "5"),
+    (r"\text{Answer: }5", "5"),
+    ("P(3,4)", "(3,4)"),
     // What only sets type.
     (r"\color{red}{5}", "5"),
     (r"\textcolor{blue}{5}", "5"),
@@ -548,6 +603,41 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("(y,x)=(1,2)", "(x,y)=(1,2)"),
     (r"y=5\text{ and }x=6", "(5,6)"),
     ("x=1,y=2", "y=1,x=2"),
+    // Groups of conditions, of which one holds or another.
+    (r"x=1,y=2 \text{ or } x=3,y=4", r"x=1,y=4 \text{ or } x=3,y=2"),
+    (r"x=1,y=2 \text{ or } x=3,y=4", "1,2,3,4"),
+    (r"x=1,y=2 \text{ or } x=3,y=4", "x=1,y=2"),
+    (r"x=0 \text{ or } y=0", "(0,0)"),
+    (r"x=0 \text{ or } y=0", "x=0, y=0"),
+    (r"x=0 \text{ or } y=0", r"x=0\text{ and }y=0"),
+    (r"x=0 \text{ or } y=0", r"x=0\text{ or }y=1"),
+    (r"x=0 \text{ or } y=0", "0"),
+    ("x=2, y=3", r"x=2\text{ or }y=3"),
+    (r"x>0\text{ or }y>0", r"x>0\text{ and }y>0"),
+    (r"x=2\text{ or }x=3", "(2,3)"),
+    // What is said twice is two values, unless they are one.
+    (r"\frac{1}{2} \text{ or } 0.6", "1/2"),
+    (r"5\text{ or }6", "5"),
+    (r"x=1\text{ or }y=1", "1"),
+    (r"50\%\text{ or }50", "0.5"),
+    (r"\frac12 \cdot (50\%)", "1/2"),
+    // Systems, and remarks.
+    (r"\begin{cases} x=3 \\ y=4 \end{cases}", "(4,3)"),
+    (r"\begin{cases} x & x>0 \\ -x & x<0 \end{cases}", "x"),
+    (r"7 \pmod{10}", r"7 \pmod{12}"),
+    (r"7 \pmod{10}", "8"),
+    (r"x \neq -2, 2", r"x \ne 2"),
+    (r"x \neq -2, 2", "2"),
+    (r"\text{all real numbers except } 2", r"x \ne 3"),
+    (r"\text{all real numbers except } 2", "2"),
+    (r"2\begin{pmatrix}1\\2\end{pmatrix}", "(1,2)"),
+    ("|x|<3", r"[-3,3]"),
+    ("|x|>3", "(-3,3)"),
+    ("x=y=0", "(0,1)"),
+    ("f(x)=2x+1", "y=2x+2"),
+    ("f(x)=2x+1", "g(x)=2x+1"),
+    (r"\binom n2", r"\frac{n(n+1)}{2}"),
+    (r"0.\dot6", "0.6"),
     (r"\infty - \infty", "0"),
     (r"\frac{\infty}{\infty}", "1"),
     (r"0 \cdot \infty", "0"),
@@ -618,6 +708,12 @@ fn equal_answers_have_one_canonical_form() {
         ("(0, 2)", &["(0,2)", "0 < x < 2", "x > 0, x < 2"]),
         ("(1, 2)", &["(1, 2)", "x=1, y=2", "y=2, x=1", "(y,x)=(2,1)"]),
         ("{x in (0, infinity), y in (1, infinity)}", &["x>0, y>1", "y>1, x>0"]),
+        (
+            "{(1, 2), (2, 1)}",
+            &["(1,2),(2,1)", r"x=2,y=1\text{ or }x=1,y=2", "y=2, x=1; x=2, y=1"],
+        ),
+        ("x in 0 or y in 0", &[r"x=0\text{ or }y=0", r"y=0\text{ or }x=0"]),
+        ("1/2", &[r"\frac12\text{ or }0.5"]),
         ("3+4*i", &["4i+3", r"3 + \sqrt{-16}"]),
     ] {
         for answer in answers {
@@ -632,7 +728,7 @@ fn equal_answers_have_one_canonical_form() {
 
 #[test]
 fn canonical_forms_of_the_table_never_join_what_differs() {
-    // What one side may leave out is in no form: units, bases, names, and whether a vector is a row or a column.
+    // What one side may leave out is in no form: units, bases, moduli, names, and whether a vector is a row or a column.
     let left_out = [
         "cm",
         "$",
@@ -652,6 +748,8 @@ fn canonical_forms_of_the_table_never_join_what_differs() {
         "(B)",
         r"x \in (0,1)",
         r"2\text{ m}",
+        r"\pmod{10}",
+        "f(x)=2x+1",
     ];
     let mut failures = Vec::new();
     for (one, other) in DIFFERENT {
@@ -684,6 +782,48 @@ fn what_may_be_a_time_or_a_ratio_is_undecided_where_only_the_ratio_is_the_same()
         ("0:30", "0:45", Verdict::Different),
     ] {
         assert_eq!(verdict(target, answer), wanted, "{target} {answer}");
+    }
+}
+
+/// A sum of variables, or a function of them, has the value that is stated; an equation of one letter names nothing.
+#[test]
+fn an_answer_that_names_more_than_a_letter_is_its_value_against_a_bare_one() {
+    for (target, answer) in [
+        ("113", "m+n=113"),
+        ("113", "a+b+c = 113"),
+        ("113", "100m+n = 113"),
+        ("113", "m+n=100+13=113"),
+        ("1130", "m+n=1,130"),
+        ("5", "|z| = 5"),
+        ("3", r"\cos\theta = 3"),
+        ("113", r"\angle ABC = 113^\circ"),
+        ("5", r"|AB| = 5\text{ cm}"),
+        ("3", r"\gcd(a,b)=3"),
+        ("3", r"\lim_{x\to 0} f(x)=3"),
+        ("5", "[ABC]=5"),
+        ("3", "f(1)+f(2)=3"),
+        ("3", r"\det A=3"),
+        ("3", r"(f\circ g)(2)=3"),
+        ("(1,2)", r"\overrightarrow{AB}=(1,2)"),
+    ] {
+        assert!(equal(target, answer), "{target} {answer}");
+    }
+    for (target, answer) in [
+        ("113", "m+n=114"),
+        ("5", "2x=5"),
+        ("9", "x^2=9"),
+        ("3", r"\sqrt{x}=3"),
+        ("3", "m+n>3"),
+        ("3", "m+n=3, p=4"),
+        ("3", r"m+n=3\text{ or }4"),
+        ("3", r"m+n\ne 3"),
+        ("4", "x+y=2, y=4"),
+        ("0", "x(x+1)=0"),
+        // A target that is an equation is none of its sides.
+        ("x+y=2", "2"),
+        ("|z|=5", "5"),
+    ] {
+        assert!(!equal(target, answer), "{target} {answer}");
     }
 }
 

@@ -6,7 +6,9 @@ use std::sync::LazyLock;
 use ::regex::Regex;
 use tidemill_maths::{is_measure, last_formula};
 
-/// Where a formula ends that is looked for at the beginning of a line, in bytes.
+use crate::number::{Place, last_number};
+
+/// Where a formula ends that is looked for at the beginning of a line, and the longest beginning of a sentence, in bytes.
 const MAX_BYTES: usize = 400;
 /// Formulas that are joined; nobody writes more.
 const MAX_JOINED: usize = 32;
@@ -20,8 +22,115 @@ pub(super) fn at_start(line: &str) -> Option<Range<usize>> {
     let closes = line.match_indices(['$', ')', ']']).map(|(at, mark)| at + mark.len());
     closes.take(64).take_while(|end| *end < MAX_BYTES).find_map(|end| {
         let range = last_formula(&line[..end])?;
-        (range.start <= 3).then_some(range)
+        let is_first = line[..range.start]
+            .chars()
+            .all(|letter| letter.is_whitespace() || r"$\([*_".contains(letter));
+        (is_first && !is_suffix(&line[range.clone()])).then_some(range)
     })
+}
+
+/// A formula at the beginning of a line with the sign before its marks: `negative $3$`, `-$3$`.
+pub(super) fn signed(line: &str) -> Option<&str> {
+    static SIGN: LazyLock<Regex> = LazyLock::new(|| super::compile(r"(?i)^[*_\s]*((?:negative|minus)\s+|[-−]|±\s?)"));
+    let sign = SIGN.captures(line)?.get(1)?;
+    let rest = &line[sign.end()..];
+    // A dash and a space begin an entry of a list.
+    let range = at_start(rest).filter(|_| !rest.starts_with(char::is_whitespace))?;
+    let written = with_following(rest, range);
+    let end = written.as_ptr().addr() - line.as_ptr().addr() + written.len();
+    Some(&line[sign.start()..after_marks(line, end)])
+}
+
+/// Nothing but what belongs to the number before it: an exponent, a percent or degree sign, a unit.
+pub(super) fn is_suffix(formula: &str) -> bool {
+    static SUFFIX: LazyLock<Regex> = LazyLock::new(|| {
+        super::compile(concat!(
+            r"^\s*(?:\^\s*(?:\{[^{}]*\}|\\circ|\\degree|-?\d+|.)|\\?%|\\circ|\\degree|°)\s*(?:[CF]|\\(?:text|mathrm)\{[^{}]*\})?\s*$",
+            r"|^\s*\\(?:text|mathrm|textrm|mbox|rm)\s*\{[~\s]*([^{}]*)\}(?:\s*\^\s*(?:\{-?\d\}|-?\d))?\s*$",
+        ))
+    });
+    SUFFIX.captures(formula).is_some_and(|found| match found.get(1) {
+        Some(words) => words.as_str().split([' ', '/', '^', '~']).any(is_measure),
+        None => true,
+    })
+}
+
+/// A variable and nothing else.
+pub(super) fn is_letter(formula: &str) -> bool {
+    static LETTER: LazyLock<Regex> = LazyLock::new(|| {
+        super::compile(
+            r"^\s*(?:[a-zA-Z]|\\(?:alpha|beta|gamma|delta|epsilon|varepsilon|theta|lambda|mu|rho|sigma|tau|phi|varphi|omega|ell))(?:_(?:\w|\{\w+\}))?'*\s*$",
+        )
+    });
+    LETTER.is_match(formula)
+}
+
+/// A variable, or a condition that begins with one.
+pub(super) fn is_of_letter(formula: &str) -> bool {
+    const RELATIONS: [&str; 10] = ["=", "<", ">", r"\le", r"\ge", r"\lt", r"\gt", r"\in", "≤", "≥"];
+    let first = RELATIONS.iter().filter_map(|relation| formula.find(relation)).min();
+    is_letter(&formula[..first.unwrap_or(formula.len())])
+}
+
+/// A suffix between marks with the number or the formula that it belongs to; `None` where there is none.
+pub(super) fn with_suffix(text: &str, suffix: Range<usize>) -> Option<&str> {
+    static GAP: LazyLock<Regex> = LazyLock::new(|| {
+        super::compile(r"^[*_\s~]*(?:(?:(?:sq|square|cubic|cu)\.?\s+)?[a-zA-Z]{1,16}(?:/[a-zA-Z]{1,12})?)?$")
+    });
+    let opens = before_marks(text, suffix.start);
+    let head = &text[..opens];
+    let is_gap = |end: usize| head.get(end..).is_some_and(|gap| GAP.is_match(gap));
+    let formula = last_formula(head).filter(|range| is_gap(after_marks(head, range.end)));
+    let start = match formula {
+        Some(range) => before_marks(head, range.start),
+        None => {
+            last_number(head, Place::Prose)
+                .filter(|(_, place)| is_gap(place.end))?
+                .1
+                .start
+        }
+    };
+    // Of several, one alone is not the answer.
+    let before = head[..start].trim_end();
+    let joint = [",", "and", "or", "to", "±", "-", "−", "–"]
+        .iter()
+        .find_map(|joint| before.strip_suffix(joint));
+    let is_joined = joint.is_some_and(|before| {
+        before
+            .trim_end()
+            .ends_with(|last: char| last.is_numeric() || "$)".contains(last))
+    });
+    let end = after_marks(text, suffix.end);
+    (!is_joined).then(|| &text[start..unit_end(text, end)])
+}
+
+/// What a sentence says before a place, as far as anybody would look for its subject.
+pub(super) fn sentence_before(text: &str, place: usize) -> &str {
+    let head = &text[..before_marks(text, place)];
+    let line = head.rfind('\n').map_or(0, |at| at + 1);
+    let starts = [". ", "! ", "? ", ".$ ", r".\) "]
+        .iter()
+        .filter_map(|end| head.rfind(end).map(|at| at + end.len()));
+    let mut start = starts.fold(line, usize::max).max(head.len().saturating_sub(MAX_BYTES));
+    while !head.is_char_boundary(start) {
+        start += 1;
+    }
+    &head[start..]
+}
+
+/// A place stands between the marks of a formula.
+pub(super) fn is_in_formula(text: &str, place: usize) -> bool {
+    let mut rest = text;
+    while let Some(range) = last_formula(rest) {
+        if range.contains(&place) {
+            return true;
+        }
+        if range.end <= place {
+            return false;
+        }
+        rest = &rest[..before_marks(rest, range.start)];
+    }
+    false
 }
 
 /// A formula at the beginning of a line with those that are joined to it, and its unit: `$5$ or $6$`, `$3$ million`.
@@ -75,11 +184,18 @@ fn before_marks(text: &str, start: usize) -> usize {
 
 /// Behind the formula that is joined to what ends at a place. By "and" or a comma only where nothing more is said of it.
 fn joined_to(line: &str, end: usize) -> Option<usize> {
-    static JOINT: LazyLock<Regex> =
-        LazyLock::new(|| super::compile(r"^[*_]*\s*(?:(,?\s*or\s|to\s|through\s|-|–)|,\s*and\s|and\s|,|;)\s*[*_]*"));
+    static JOINT: LazyLock<Regex> = LazyLock::new(|| {
+        super::compile(
+            r"^[*_]*\s*(?:(,?\s*or\s|to\s|through\s|times\s|plus\s|minus\s|over\s|divided\s+by\s|-|–|−|\+|/|×|÷|·|:)|,\s*and\s|and\s|,|;)\s*[*_]*",
+        )
+    });
     static ENDS: LazyLock<Regex> = LazyLock::new(|| super::compile(r"^[*_]*\s*(?:$|[.,;!?(]|(?:and|or)\s)"));
     let rest = line.get(end..)?;
     let joint = JOINT.captures(rest)?;
+    // A colon before a space alone begins an explanation.
+    if joint.get(0)?.as_str().ends_with(": ") && rest.starts_with(':') {
+        return None;
+    }
     let next = end + joint.get(0)?.end();
     let range = at_start(line.get(next..)?)?;
     let after = after_marks(line, next + range.end);
@@ -99,7 +215,9 @@ fn alternative_before(text: &str, start: usize) -> Option<usize> {
 /// Behind the words of a unit or of a magnitude at a place, and "or more" and its like.
 fn unit_end(text: &str, end: usize) -> usize {
     static LIMIT: LazyLock<Regex> = LazyLock::new(|| {
-        super::compile(r"^[*_]*\s+or\s+(?:more|less|fewer|greater|higher|lower|larger|smaller|above|below)\b")
+        super::compile(
+            r"^[*_]*\s+or\s+(?:more|less|fewer|greater|higher|lower|larger|smaller|above|below)\b|^[*_]*\s+(?:squared|cubed|and\s+(?:a|one)[\s-]+(?:half|third|quarter)|and\s+three[\s-]+quarters)\b",
+        )
     });
     let rest = &text[end..];
     if let Some(limit) = LIMIT.find(rest) {

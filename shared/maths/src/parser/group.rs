@@ -81,7 +81,10 @@ impl Parser<'_> {
         if items.len() != 2 {
             return Err(Fault::Syntax);
         }
-        *items = vec![Node::Call(Function::Binomial, std::mem::take(items))];
+        let (Some(chosen), Some(of)) = (items.pop(), items.pop()) else {
+            return Err(Fault::Syntax);
+        };
+        *items = vec![binomial(of, chosen)];
         Ok(())
     }
 
@@ -133,6 +136,10 @@ impl Parser<'_> {
 
     /// A number, in the base that may stand below it.
     fn based(&mut self, value: RBig, digits: String, is_integer: bool) -> Read<Node> {
+        if let Some((base, length)) = self.worded_base() {
+            self.at += length;
+            return in_base(digits, base, is_integer);
+        }
         let base = match (
             self.is_mark('_'),
             self.peek_after(1),
@@ -153,16 +160,25 @@ impl Parser<'_> {
             };
         };
         let base: u32 = base.parse().map_err(|_| Fault::Syntax)?;
-        let is_written_in_it = digits
-            .chars()
-            .all(|digit| digit.to_digit(36).is_some_and(|digit| digit < base));
-        if !is_integer || !(2..=36).contains(&base) || !is_written_in_it {
-            return Err(Fault::Syntax);
-        }
         self.at += length;
-        let significant = digits.trim_start_matches('0');
-        let digits = if significant.is_empty() { "0" } else { significant }.to_owned();
-        Ok(Node::Based { digits, base })
+        in_base(digits, base, is_integer)
+    }
+
+    /// The base behind digits that words name, and how many tokens they take: `(base 5)`, `base 5`.
+    fn worded_base(&self) -> Option<(u32, usize)> {
+        let open = usize::from(self.is_mark('('));
+        let is_named = matches!(self.peek_after(open)?, Kind::Word(word) | Kind::Text(word) if matches!(word.trim(), "base" | "in base"));
+        let Kind::Number {
+            digits,
+            is_integer: true,
+            ..
+        } = self.peek_after(open + 1)?
+        else {
+            return None;
+        };
+        let is_closed = open == 0 || self.peek_after(open + 2) == Some(&Kind::Mark(')'));
+        let base = digits.parse().ok().filter(|_| is_named && is_closed)?;
+        Some((base, 2 * open + 2))
     }
 
     /// An argument in braces, or the next digit, or what stands alone.
@@ -242,8 +258,40 @@ impl Parser<'_> {
         Ok(name)
     }
 
+    /// Equations in lines, which hold together; lines that each have a condition beside them are no such system.
+    fn system(&mut self, name: &str) -> Read<Node> {
+        let mut at = self.at;
+        while let Some(token) = self.tokens.get(at) {
+            let is_equals = |at: usize| self.tokens.get(at).is_some_and(|token| token.kind == Kind::Mark('='));
+            match &token.kind {
+                Kind::Command(command) if command == "end" => break,
+                Kind::Mark('&') if is_equals(at + 1) || is_equals(at.saturating_sub(1)) => {
+                    self.tokens.remove(at);
+                }
+                _ => at += 1,
+            }
+        }
+        let (items, joints) = self.joined()?;
+        if !self.take_command(&["end"]) || self.environment()? != name {
+            return Err(Fault::Syntax);
+        }
+        let items = condition::together(items, &joints, self.steps);
+        let are_equations = !items.is_empty()
+            && items
+                .iter()
+                .all(|item| matches!(item, Node::Relation(..) | Node::List(_)));
+        if are_equations {
+            Ok(one_or(items, Node::List))
+        } else {
+            Err(Fault::Syntax)
+        }
+    }
+
     pub(super) fn matrix(&mut self) -> Read<Node> {
         let name = self.environment()?;
+        if matches!(name.as_str(), "cases" | "aligned" | "align" | "gathered" | "split") {
+            return self.system(&name);
+        }
         if !matches!(
             name.as_str(),
             "pmatrix" | "bmatrix" | "matrix" | "Bmatrix" | "smallmatrix" | "array"
@@ -289,6 +337,34 @@ impl Parser<'_> {
         }
         Ok(Node::Matrix(rows))
     }
+}
+
+fn in_base(digits: String, base: u32, is_integer: bool) -> Read<Node> {
+    let is_written_in_it = digits
+        .chars()
+        .all(|digit| digit.to_digit(36).is_some_and(|digit| digit < base));
+    if !is_integer || !(2..=36).contains(&base) || !is_written_in_it {
+        return Err(Fault::Syntax);
+    }
+    let significant = digits.trim_start_matches('0');
+    let digits = if significant.is_empty() { "0" } else { significant }.to_owned();
+    Ok(Node::Based { digits, base })
+}
+
+/// How many ways there are to choose; of a variable, a product, as `n(n-1)/2` is of `\binom n2`.
+pub(super) fn binomial(of: Node, chosen: Node) -> Node {
+    /// Larger products are compared by value.
+    const LARGEST: i64 = 8;
+    let count = (1..=LARGEST).find(|count| chosen == Node::integer(*count));
+    let Some(count) = count.filter(|_| !of.is_constant() && of.is_scalar()) else {
+        return Node::Call(Function::Binomial, vec![of, chosen]);
+    };
+    let factor = |less: i64| Node::Sum(vec![of.clone(), Node::integer(-less)]);
+    let below = Node::integer((1..=count).product());
+    Node::Divide(
+        Box::new(Node::Product((0..count).map(factor).collect())),
+        Box::new(below),
+    )
 }
 
 fn one_or(mut items: Vec<Node>, otherwise: fn(Vec<Node>) -> Node) -> Node {

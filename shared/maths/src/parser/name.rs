@@ -4,6 +4,7 @@ use dashu_base::{Abs, Gcd};
 use dashu_int::IBig;
 use dashu_ratio::RBig;
 
+use super::group::binomial;
 use super::{Fault, Parser, Read};
 use crate::lexer::{Kind, SET_CLOSE, SET_OPEN, Token};
 use crate::node::{Function, Node};
@@ -188,8 +189,8 @@ impl Parser<'_> {
                 Ok(Node::Call(Function::Root, vec![of, Node::integer(3)]))
             }
             "binom" | "dbinom" | "tbinom" => {
-                let arguments = vec![self.argument()?, self.argument()?];
-                Ok(Node::Call(Function::Binomial, arguments))
+                let of = self.argument()?;
+                Ok(binomial(of, self.argument()?))
             }
             "pi" => Ok(Node::Pi),
             "infty" | "infinity" | "inf" | "oo" => Ok(Node::Infinity),
