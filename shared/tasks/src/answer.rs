@@ -58,8 +58,11 @@ pub(crate) fn resolve(
         | GraderSpec::F1 { .. } => wanted(grader, &targets, unanswerable),
         GraderSpec::Math { .. } => {
             let targets = texts(&targets)?;
-            match targets.iter().find(|target| is_no_formula(target)) {
-                Some(target) => Err(format!("{target:?} holds no answer: nothing is left of it but marks")),
+            if let Some(target) = targets.iter().find(|target| is_no_formula(target)) {
+                return Err(format!("{target:?} holds no answer: nothing is left of it but marks"));
+            }
+            match targets.iter().find(|target| opens_box(target)) {
+                Some(target) => Err(format!("{target:?} opens a box and never closes it")),
                 None => Ok(Answer::plain(targets)),
             }
         }
@@ -135,10 +138,24 @@ fn given(targets: &[Value]) -> Result<Vec<String>, String> {
 
 /// What stands around a formula, and nothing within.
 fn is_no_formula(target: &str) -> bool {
+    const COMMANDS: [&str; 11] = [
+        "\\boxed", "\\fbox", "\\textbf", "\\textit", "\\textrm", "\\text", "\\mathrm", "\\mathbf", "\\mbox", "\\quad",
+        "~",
+    ];
     // Escaped braces are the empty set.
-    let marks = target.replace("\\{", "s").replace("\\boxed", "").replace("\\fbox", "");
+    let mut marks = target.replace("\\{", "s");
+    for command in COMMANDS {
+        marks = marks.replace(command, "");
+    }
     let is_mark = |letter: char| letter.is_whitespace() || "${}\\()[].,;:…?!".contains(letter);
     marks.chars().all(is_mark)
+}
+
+/// A box that never closes holds no answer, and as a text it is equal to none.
+fn opens_box(target: &str) -> bool {
+    let plain = target.replace("\\\\", "").replace("\\{", "").replace("\\}", "");
+    let has_box = plain.contains("\\boxed{") || plain.contains("\\fbox{");
+    has_box && plain.matches('{').count() > plain.matches('}').count()
 }
 
 /// ROUGE compares words of ASCII letters and digits: a target without one equals no answer, and one beside others is in doubt.

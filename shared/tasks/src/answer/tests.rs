@@ -185,11 +185,31 @@ fn a_target_that_no_grader_can_compare_is_refused_and_one_of_several_readings_is
     );
     assert_eq!(settle(&numeric, json!([5, -0.5]), &[]).unwrap().ambiguity, None);
     let math = GraderSpec::Math { pattern: None };
-    for marks in [r"\boxed{}", "$$", "...", r"\[ \]", r"\boxed{$ $}"] {
+    for marks in [
+        r"\boxed{}",
+        "$$",
+        "...",
+        r"\[ \]",
+        r"\boxed{$ $}",
+        r"\text{}",
+        r"$\textbf{ }$",
+    ] {
         let said = settle(&math, json!(marks), &[]).unwrap_err();
         assert!(said.contains("nothing is left"), "{said}");
     }
-    for formula in [r"\{\}", r"\emptyset", "0", r"\boxed{x}", "∞"] {
+    for unclosed in [r"\boxed{5", r"so \boxed{\frac{1}{2}", r"\fbox{5\}"] {
+        let said = settle(&math, json!(unclosed), &[]).unwrap_err();
+        assert!(said.contains("never closes"), "{said}");
+    }
+    for formula in [
+        r"\{\}",
+        r"\emptyset",
+        "0",
+        r"\boxed{x}",
+        "∞",
+        r"\boxed{\{1, 2\}}",
+        r"\text{E}",
+    ] {
         assert!(settle(&math, json!(formula), &[]).is_ok(), "{formula}");
     }
     let rouge = GraderSpec::Rouge {
