@@ -1,11 +1,13 @@
 //! Family `choice`: a letter or an option's text names one of the choices.
 //!
 //! The last announced answer counts, because models correct themselves. Only a text that announces none is searched for a line
-//! that is nothing but an answer, for a letter that stands alone, then for the options' own words, and there an answer must be
-//! the only one: of two letters that are merely mentioned neither is an answer. What is denied ("do not choose B") is none, and
+//! that is nothing but an answer, for a letter that is called right, for one that stands alone, then for the options' own words,
+//! and there an answer must be the only one: of two letters that are merely mentioned neither is an answer. What is denied ("do not choose B") is none, and
 //! of two that are joined ("B or C") neither is.
 
 mod alone;
+mod claim;
+mod echo;
 mod form;
 mod names;
 mod place;
@@ -19,12 +21,13 @@ use tidemill_domain::Item;
 use self::form::{Form, Same, same};
 use self::visible::Visible;
 use crate::Error;
+use crate::anchor::without_end_marks;
 use crate::answer::{Answer, Credit, Finding};
 use crate::family::Family;
 use crate::pattern::Pattern;
 
-const NAME: &str = "choice@5";
-const NAMED_OPTION: &str = "named-option@5";
+const NAME: &str = "choice@6";
+const NAMED_OPTION: &str = "named-option@6";
 
 /// Letters that label options when an item does not list their texts.
 const MAX_LETTERS: usize = 26;
@@ -139,10 +142,13 @@ impl<'i> Options<'i> {
     }
 
     fn find(&self, text: &str) -> Option<Named> {
-        let steps: [&dyn Fn() -> Said; 5] = [
+        let text = without_end_marks(text);
+        let steps: [&dyn Fn() -> Said; 7] = [
             &|| self.said_last(text),
             &|| self.whole(text, text, "is all that was answered"),
             &|| self.first_line(text),
+            &|| self.claimed_alone(text),
+            &|| self.ticked_alone(text),
             &|| self.mentioned_alone(text),
             &|| self.words_in_last_line(text),
         ];

@@ -1,9 +1,10 @@
 //! What a text that says nothing outright shows: an answer that is all of it or of a line, and one that alone is set apart or named
 //! in the last line.
 
+use super::echo::Lead;
 use super::form::{Form, Same, weak_words};
 use super::{Named, Options, Said, offset};
-use crate::anchor::{is_denied_after, is_denied_before};
+use crate::anchor::{is_denied_after, is_denied_before, ticked};
 use crate::answer::trimmed;
 
 /// A longer line is not searched for options' words.
@@ -22,16 +23,44 @@ impl Options<'_> {
         }
     }
 
-    /// The first line is nothing but an option, and the last one is no other.
+    /// The first line is nothing but an option, with its label or without, and the last one is no other.
     pub(super) fn first_line(&self, text: &str) -> Said {
         let mut lines = text.lines().filter(|line| !is_blank(line));
         let Some(first) = lines.next() else {
             return Said::Nothing;
         };
-        let said = self.whole(text, first, "is all of the first line");
+        let how = "is all of the first line";
+        let said = match self.labelled(first) {
+            // It may begin a list of the options.
+            Some(index) if lines.clone().find_map(|line| self.heading(line)) == Some(index + 1) => Said::Nothing,
+            Some(index) => {
+                let bare = trimmed(first);
+                let start = offset(text, bare);
+                let written = start..start + bare.len();
+                Said::Option(Named { index, written, how })
+            }
+            None => self.whole(text, first, how),
+        };
         match (&said, lines.next_back().map(|last| self.named_by(last))) {
             (Said::Option(named), Some(Same::One(index))) if named.index != index => Said::Several,
             _ => said,
+        }
+    }
+
+    /// The only letter with a tick: `A ❌`, `B ✅`.
+    pub(super) fn ticked_alone(&self, text: &str) -> Said {
+        let mut named = ticked(text).filter_map(|start| {
+            let index = self.letter(text[start..].chars().next()?)?;
+            let (written, how) = (start..start + 1, "is the only letter with a tick");
+            Some(Named { index, written, how })
+        });
+        let Some(first) = named.next() else {
+            return Said::Nothing;
+        };
+        if named.all(|other| other.index == first.index) {
+            Said::Option(first)
+        } else {
+            Said::Several
         }
     }
 
@@ -58,7 +87,7 @@ impl Options<'_> {
                 let Some(index) = self.letter(char::from(byte)) else {
                     continue;
                 };
-                if is_heading && self.lists_options(line, at) {
+                if is_heading && self.lists_options(line, at, Lead::Question) {
                     break;
                 }
                 if is_denied_before(line, at) || is_denied_after(line, at + 1) {
@@ -84,7 +113,7 @@ impl Options<'_> {
         if last.len() > MAX_LINE_BYTES {
             return Said::Nothing;
         }
-        let line = weak_words(last);
+        let line = weak_words(without_question(last));
         let occurring: Vec<(usize, &[String])> = self
             .forms
             .iter()
@@ -109,6 +138,18 @@ impl Options<'_> {
         let start = offset(text, last);
         let (written, how) = (start..start + last.len(), "alone has its words in the last line");
         Said::Option(Named { index, written, how })
+    }
+}
+
+/// A line without the question that it answers: "Is it true? No." Where the answer is "yes", the question says what is so.
+fn without_question(line: &str) -> &str {
+    let Some((_, answer)) = line.rsplit_once('?') else {
+        return line;
+    };
+    let first = weak_words(answer).into_iter().next();
+    match first.as_deref() {
+        None | Some("yes") => line,
+        Some(_) => answer,
     }
 }
 

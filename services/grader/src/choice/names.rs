@@ -1,5 +1,7 @@
 //! Which option a text is that is nothing else: by its letter, by its own words, by a label at its beginning.
 
+use tidemill_maths::unwrapped;
+
 use super::form::{Same, peeled, same};
 use super::{Options, is_opener};
 use crate::answer::trimmed;
@@ -38,7 +40,7 @@ impl Options<'_> {
         if text.trim().len() > MAX_DRESSED_BYTES {
             return None;
         }
-        let mut letters = peeled(text).chars();
+        let mut letters = peeled(unwrapped(text)).chars();
         let letter = letters.next()?;
         letters.next().is_none().then(|| self.letter(letter)).flatten()
     }
@@ -50,6 +52,16 @@ impl Options<'_> {
         let index = self.letter(letters.next().filter(|letter| letter.is_uppercase())?)?;
         let rest = letters.as_str().trim_start_matches(['}', '*', '_', ' ']);
         rest.starts_with([')', ']', '.', ':']).then_some(index)
+    }
+
+    /// The text is a label and its own option, and nothing else: `**B. green**`.
+    pub(super) fn labelled(&self, text: &str) -> Option<usize> {
+        let index = self.heading(text)?;
+        let label = text.find(char::is_uppercase)?;
+        let option = text
+            .get(label + 1..)?
+            .trim_start_matches([')', ']', '}', '.', ':', '*', '_', ' ']);
+        (same(&self.forms, option) == Same::One(index)).then_some(index)
     }
 
     pub(super) fn letter(&self, letter: char) -> Option<usize> {

@@ -1,15 +1,18 @@
-//! What a text says outright: answers that are announced, called right, boxed, or all of the last line. The last of them counts.
+//! What a text says outright: answers that are announced, boxed, all of the last line, or called the answer. The last of them
+//! counts.
 
 use std::ops::Range;
 
 use tidemill_maths::{boxes, unwrapped};
 
 use super::alone::is_blank;
+use super::echo::Lead;
 use super::form::{Same, peeled};
 use super::place::At;
 use super::{Named, Options, Said, is_opener, offset};
 use crate::anchor::{
-    announced, claimed, is_denied_after, is_denied_before, is_joined, is_shared, is_wrong_before, joint, without_lead,
+    Joint, announced, are_denied, is_asked, is_denied_after, is_denied_before, is_joined, is_of_others,
+    is_wrong_before, joint, without_lead,
 };
 
 /// Places where an answer is said, by what kind of place they are.
@@ -17,8 +20,6 @@ use crate::anchor::{
 enum Place {
     /// An announcement that begins at `start`; what it announces begins at `end`.
     Announced { start: usize, end: usize },
-    /// A capital letter that is called right.
-    Claimed(usize),
     /// The content of the last box.
     Boxed { start: usize, end: usize },
     /// The last line, which is a letter and nothing else.
@@ -29,7 +30,7 @@ impl Place {
     const fn order(self) -> usize {
         match self {
             Self::Announced { end, .. } => end,
-            Self::Claimed(start) | Self::Boxed { start, .. } | Self::Line { start, .. } => start,
+            Self::Boxed { start, .. } | Self::Line { start, .. } => start,
         }
     }
 }
@@ -45,11 +46,20 @@ fn unheaded(line: &str) -> &str {
 }
 
 impl Options<'_> {
-    /// The last that says anything of: announced answers, boxes, letters claimed to be correct, a last line that is a letter.
+    /// The last that says anything of announced answers, boxes and a last line that is a letter, unless a claim behind it stands
+    /// against it.
     pub(super) fn said_last(&self, text: &str) -> Said {
+        let (from, said) = self.said_outright(text);
+        match self.claimed_against(text, from) {
+            Said::Nothing => said,
+            claimed => claimed,
+        }
+    }
+
+    /// What is said outright last, and behind which place.
+    fn said_outright(&self, text: &str) -> (usize, Said) {
         let mut places: Vec<Place> = announced(text)
             .map(|(start, end)| Place::Announced { start, end })
-            .chain(claimed(text).map(Place::Claimed))
             .collect();
         if let Some(boxed) = boxes(text).last {
             let start = offset(text, boxed.content);
@@ -61,7 +71,7 @@ impl Options<'_> {
             .rfind(|line| !is_blank(line))
             .map(|line| without_lead(unheaded(line)))
             && self.bare_letter(line).is_some()
-            && peeled(line).chars().all(char::is_uppercase)
+            && peeled(unwrapped(line)).chars().all(char::is_uppercase)
         {
             let start = offset(text, line);
             let end = start + line.len();
@@ -71,19 +81,18 @@ impl Options<'_> {
         for place in places.into_iter().rev() {
             let said = match place {
                 Place::Announced { start, end } => self.announced(text, start, end),
-                Place::Claimed(start) => self.claimed(text, start),
                 Place::Boxed { start, end } => self.boxed(text, start..end),
                 Place::Line { start, end } => self.whole(text, &text[start..end], "is all of the last line"),
             };
             if !matches!(said, Said::Nothing) {
-                return said;
+                return (place.order(), said);
             }
         }
-        Said::Nothing
+        (0, Said::Nothing)
     }
 
     fn announced(&self, text: &str, start: usize, end: usize) -> Said {
-        if is_denied_before(text, start) || is_wrong_before(text, start) {
+        if is_denied_before(text, start) || is_wrong_before(text, start) || is_of_others(text, start) {
             return Said::Nothing;
         }
         let (index, written) = match self.at(text, end, true) {
@@ -91,7 +100,12 @@ impl Options<'_> {
             At::Several => return Said::Several,
             At::Option { index, written } => (index, written),
         };
-        if is_denied_after(text, written.end) || self.lists_options(text, end) {
+        let lead = if is_asked(text, end) {
+            Lead::Question
+        } else {
+            Lead::Answer
+        };
+        if is_denied_after(text, written.end) || self.lists_options(text, end, lead) {
             return Said::Nothing;
         }
         let how = "was announced last";
@@ -100,22 +114,6 @@ impl Options<'_> {
             Joined::Several => Said::Several,
             Joined::All => Said::Nothing,
         }
-    }
-
-    fn claimed(&self, text: &str, start: usize) -> Said {
-        let Some(index) = text[start..].chars().next().and_then(|letter| self.letter(letter)) else {
-            return Said::Nothing;
-        };
-        if is_denied_before(text, start) {
-            return Said::Nothing;
-        }
-        if is_shared(text, start) {
-            return Said::Several;
-        }
-        let how = "was called right last";
-        // The letter may be the last of an option's text: "Vitamin C is the answer".
-        let (index, written) = self.ending_at(text, start + 1).unwrap_or((index, start..start + 1));
-        Said::Option(Named { index, written, how })
     }
 
     fn boxed(&self, text: &str, content: Range<usize>) -> Said {
@@ -146,6 +144,7 @@ impl Options<'_> {
     fn joined(&self, text: &str, index: usize, written: &Range<usize>) -> Joined {
         let mut seen = vec![index];
         let mut end = written.end;
+        let mut joints = Vec::new();
         while let Some((joint, next)) = joint(text, end) {
             let At::Option { index: other, written } = self.at(text, next, false) else {
                 break;
@@ -153,6 +152,7 @@ impl Options<'_> {
             if !is_joined(text, written.end, joint) {
                 break;
             }
+            joints.push((joint, &text[end..next]));
             end = written.end;
             if !seen.contains(&other) {
                 seen.push(other);
@@ -160,49 +160,28 @@ impl Options<'_> {
         }
         match seen.len() {
             1 => Joined::Alone,
+            _ if self.are_others(text, index, end, &joints) => Joined::Alone,
             named if named > 2 && named == self.texts.len() => Joined::All,
             _ => Joined::Several,
         }
     }
 
-    /// The question's own options, one after the other, and no answer: "A) red B) green".
-    pub(super) fn lists_options(&self, text: &str, place: usize) -> bool {
-        let rest = &text[place..];
-        let mut letters = rest.chars();
-        let Some(index) = letters
-            .next()
-            .filter(char::is_ascii_uppercase)
-            .and_then(|letter| self.letter(letter))
-        else {
+    /// What is joined stands apart from the answer, and is denied ("B; A and C are wrong") or what the answer says ("D (A, B, and C)").
+    fn are_others(&self, text: &str, index: usize, end: usize, joints: &[(Joint, &str)]) -> bool {
+        let Some((_, first)) = joints.first() else {
             return false;
         };
-        let Some(mark) = letters.next().filter(|mark| matches!(mark, ')' | '.' | ':')) else {
-            return false;
-        };
-        let after = letters.as_str().trim_start();
-        if let Some(length) = self.forms.get(index).and_then(|form| form.begins(after, true)) {
-            let after =
-                after[length..].trim_start_matches(|letter: char| letter.is_whitespace() || ",;.(*".contains(letter));
-            return after
-                .strip_prefix(&*self.label(index + 1))
-                .is_some_and(|after| after.starts_with(mark));
+        if first.contains(['(', '[', '-', '–', '—', ';']) && are_denied(text, end) {
+            return true;
         }
-        // Without their texts, or with others, it takes three of them.
-        [index + 1, index + 2]
-            .iter()
-            .try_fold(after, |after, next| labelled(after, &self.label(*next), mark))
-            .is_some()
+        let is_bracketed = first.contains('(') && text[end..].starts_with(')');
+        let is_list = joints.len() > 1 && joints.iter().all(|(joint, _)| *joint != Joint::Or);
+        let says_several = |words: &[String]| {
+            const SEVERAL: [&str; 6] = ["all", "both", "above", "and", "every", "each"];
+            words.iter().any(|word| SEVERAL.contains(&word.as_str()))
+        };
+        is_bracketed && is_list && self.forms.get(index).is_none_or(|form| says_several(form.weak()))
     }
-}
-
-/// What stands behind a label that is set apart: `B)`.
-fn labelled<'t>(text: &'t str, letter: &str, mark: char) -> Option<&'t str> {
-    let label = format!("{letter}{mark}");
-    let (at, _) = text.match_indices(&label).find(|(at, _)| {
-        let before = text[..*at].chars().next_back();
-        before.is_none_or(|before| before.is_whitespace() || before == '(')
-    })?;
-    text.get(at + label.len()..)
 }
 
 enum Joined {

@@ -653,3 +653,260 @@ fn a_last_line_may_lead_to_its_letter() {
         ],
     );
 }
+
+const CAPITALS: [&str; 4] = ["Paris", "London", "Berlin", "Madrid"];
+const ALL: [&str; 4] = ["red", "blue", "green", "All of the above"];
+
+#[test]
+fn an_announced_answer_stands_whatever_labels_follow() {
+    for (letter, capital) in ["A", "B", "C", "D"].into_iter().zip(CAPITALS) {
+        for text in [
+            "The answer is L.\n\nA. foo\nB. bar\nC. baz\nD. qux",
+            "The answer is L.\nA. foo\nB. bar\nC. baz\nD. qux",
+            "The answer is **L.**\n\nA. foo\nB. bar\nC. baz\nD. qux",
+            "The answer is **L**.\n\nA. foo\nB. bar\nC. baz\nD. qux",
+            "The answer is (L)\n\n(A) foo\n(B) bar\n(C) baz\n(D) qux",
+            "The answer is (L).\n\n(A) foo\n(B) bar\n(C) baz\n(D) qux",
+            "The answer is L)\n\nA) foo\nB) bar\nC) baz\nD) qux",
+            "Answer: L\n\nA. foo\nB. bar\nC. baz\nD. qux",
+            "Answer: L.\n\nA. Paris\nB. London\nC. Berlin\nD. Madrid",
+            "The correct answer is L.\n\nExplanation:\nA. Paris is in France\nB. London is in the UK\nC. Berlin is German\nD. Madrid is Spanish",
+            "The correct answer is L.\n\nThe options were:\nA. Paris\nB. London\nC. Berlin\nD. Madrid",
+            "The correct answer is **L. X**.\n\n- A. Paris is big.\n- B. London is big.\n- C. Berlin is big.\n- D. Madrid is big.",
+            "The correct answer is L. X.\n\nA. Paris is French.\nB. London is British.\nC. Berlin is German.\nD. Madrid is Spanish.",
+            "The correct answer is: L. X\n\nA. Paris is French.\nB. London is British.\nC. Berlin is German.\nD. Madrid is Spanish.",
+            "The answer is L. It is what was asked for.\n\nA. Paris is French.\n\nB. London is British.\n\nC. Berlin is German.\n\nD. Madrid is Spanish.",
+            "The answer is L. It is so because A. Paris is French, B. London is British, C. Berlin is German and D. Madrid is Spanish.",
+            "The answer is (L) since (A) is French, (B) is British, (C) is German, and (D) is Spanish.",
+            "I choose L.\n\nA. foo\nB. bar\nC. baz\nD. qux",
+            "Which is it? The answer is L.\n\nA. foo\nB. bar\nC. baz\nD. qux",
+        ] {
+            let text = text
+                .replace('L', letter)
+                .replace('X', capital)
+                .replace(&format!("{letter}ondon"), "London");
+            assert_found(&CAPITALS, &[(&text, Some(letter))]);
+            assert_found(&[], &[(&text, Some(letter))]);
+        }
+    }
+    assert_found(
+        &CAPITALS,
+        &[
+            (
+                "The correct answer is B.\n\nThe other options are incorrect:\nA. Paris\nC. Berlin\nD. Madrid",
+                Some("B"),
+            ),
+            (
+                "The answer is B. It is in the UK.\n\nC. Berlin is German.\n\nD. Madrid is Spanish.",
+                Some("B"),
+            ),
+            (
+                "The answer is B. It is in the UK. C. Berlin is German. D. Madrid is Spanish.",
+                Some("B"),
+            ),
+            (
+                "The answer is A. Paris\n\nB. London is British\nC. Berlin is German\nD. Madrid is Spanish",
+                Some("A"),
+            ),
+            ("B. London.\n\nA. Paris\nC. Berlin\nD. Madrid", Some("B")),
+            ("A. Paris\nB. London\nC. Berlin\nD. Madrid", None),
+        ],
+    );
+}
+
+#[test]
+fn labels_right_behind_each_other_are_the_question() {
+    for options in [&COLOURS[..], &[]] {
+        assert_found(
+            options,
+            &[
+                ("Choose the correct option:\nA) red\nB) green\nC) blue\nD) pink", None),
+                (
+                    "Choose the correct option:\nA. It is up.\nB. It is down.\nC. It is left.",
+                    None,
+                ),
+                (
+                    "Which is the correct answer: A. It is up.\nB. It is down.\nC. It is left.",
+                    None,
+                ),
+                ("Pick the best: A. up. B. down. C. left.\nB", Some("B")),
+                ("The answer is: A. up B. down C. left", None),
+                ("Select the best answer: (A) up (B) down (C) left", None),
+                ("Answer:\nA) red\nB) green\nC) blue\nD) pink", None),
+                ("- **A.** up\n- **B.** down\n- **C.** left", None),
+            ],
+        );
+    }
+}
+
+#[test]
+fn what_is_called_right_beside_an_announced_answer_is_a_reason() {
+    assert_found(
+        &ALL,
+        &[
+            (
+                "Answer: D\n\nA is correct because red is a colour.\nB is correct because blue is.\nC is correct because green is one.",
+                Some("D"),
+            ),
+            (
+                "**D. All of the above**\n\nOption A is correct. Option B is correct. Option C is correct.",
+                Some("D"),
+            ),
+            (
+                "The answer is D, because A is correct, B is correct, and C is correct.",
+                Some("D"),
+            ),
+            (
+                "So the answer is D, because A is correct, and so is the rest.",
+                Some("D"),
+            ),
+            ("So the answer is D because C is correct.", Some("D")),
+            ("D\n\nA is correct. B is correct. C is correct.", Some("D")),
+            (
+                "A is correct. B is correct. C is correct.\n\nTherefore, D is correct.",
+                Some("D"),
+            ),
+            ("A is correct. B is correct. C is correct.\nAnswer: D", Some("D")),
+        ],
+    );
+    assert_found(
+        &CAPITALS,
+        &[
+            (
+                "Answer: C\n\nA is correct: it is a mammal.\nB is correct: it is one.\nD is correct: it is one too.",
+                Some("C"),
+            ),
+            (
+                "The correct answer is B. While Option A is correct in terms of being a capital, it is not the UK's.",
+                Some("B"),
+            ),
+            (
+                "Answer: B\n\nExplanation: C is correct only if the temperature is constant.",
+                Some("B"),
+            ),
+            ("\\boxed{B}\n\nA is correct for France.", Some("B")),
+            (
+                "The best answer is **B**. A is in France. D is the correct answer for Spain.",
+                Some("B"),
+            ),
+            ("Answer: B\n\nFor Spain, D is the correct answer.", Some("B")),
+            (
+                "Answer: B. If the question asked for Spain, D is the correct answer.",
+                Some("B"),
+            ),
+            ("Answer: B. Some may think that A is the correct answer.", Some("B")),
+            ("B\n\nA is correct for France.", Some("B")),
+            ("**B. London**\n\nA is correct for France.", Some("B")),
+        ],
+    );
+}
+
+#[test]
+fn a_claim_that_takes_back_or_concludes_counts_against_an_earlier_answer() {
+    assert_found(
+        &CAPITALS,
+        &[
+            ("The answer is A. Wait, actually C is correct.", Some("C")),
+            ("The answer is A. Hmm, wait. That is France. C is correct.", Some("C")),
+            ("Answer: A. No, B is correct.", Some("B")),
+            ("Answer: A\n\nActually, option B is correct.", Some("B")),
+            ("Answer: A. Let me double-check. It is the UK. B is correct.", Some("B")),
+            ("I said the answer is A, but B is correct.", Some("B")),
+            ("Answer: A\n\nB is the correct answer.", Some("B")),
+            ("The answer is A? It is in France. So B is the answer.", Some("B")),
+            (
+                "The answer could be read as: A. It is in France. Therefore, B is correct.",
+                Some("B"),
+            ),
+            ("\\boxed{A}... Sorry, (B) is correct.", Some("B")),
+            ("A is correct. Wait, B is correct.", Some("B")),
+            ("Option A is wrong. Option C is correct.", Some("C")),
+            ("A is correct in saying so, but in all B is correct.", Some("B")),
+            ("Only B is correct.", Some("B")),
+            ("A is correct. B is correct.", None),
+            ("I am not sure whether B is the answer.", None),
+            ("If B is the answer, I do not know.", None),
+        ],
+    );
+}
+
+#[test]
+fn letters_in_the_reason_of_an_announced_answer_are_no_answers() {
+    for text in [
+        "The correct answer is (B), since (A), (C), and (D) are false.",
+        "The answer is (B). (A), (C), and (D) are incorrect.",
+        "The answer is B (A, C, and D are incorrect).",
+        "The answer is B - A, C and D are incorrect.",
+        "The answer is B — A and C are wrong.",
+        "The answer is B; A, C, and D are incorrect.",
+        "The answer is B. A, C, and D are incorrect.",
+        "The answer is B. Some might choose A, but it is wrong.",
+        "The answer is B. Students often choose C.",
+        "The answer is B. The student's answer was C.",
+        "Answer: B\nRunner-up answer: C",
+        "The answer is B. Many people think the answer is C, but it is German.",
+        "The answer is B. One might think that the answer is C.",
+        "Answer: B\n\nExplanation of the answer: A is in France.",
+        "The answer is B. It may seem that the correct answer is A.",
+    ] {
+        assert_found(&CAPITALS, &[(text, Some("B"))]);
+    }
+    assert_found(&ALL, &[("The correct answer is D (A, B, and C).", Some("D"))]);
+    assert_found(&[], &[("The correct answer is D (A, B, and C).", Some("D"))]);
+    assert_found(
+        &CAPITALS,
+        &[
+            ("Many people think the answer is C.", None),
+            ("Answer: A, B and C are wrong", None),
+            ("The answer is B (A and C).", None),
+            ("The answer is B; C", None),
+            ("The most likely answer is B.", Some("B")),
+            ("The doctor should choose B.", Some("B")),
+            ("First, the answer: B", Some("B")),
+            ("Most people agree. The answer is B.", Some("B")),
+        ],
+    );
+}
+
+#[test]
+fn working_may_arrive_at_a_letter() {
+    for text in [
+        "This corresponds to option B.",
+        "The capital is London, which corresponds to option (B).",
+        "This matches option B.",
+        "A is in France, leaving option B as the correct answer.",
+        "It is in the UK, making B the correct answer.",
+        "Only B fits.",
+        r"$\text{B}$",
+        r"$\textbf{B}$",
+        "It fits.\n$\\text{B}$",
+        "The answer here is B.",
+        "It fits.\nFinal: B",
+        "It fits.\nConclusion: B",
+        "A ❌ / B ✅",
+        "A. Paris ❌\nB. London ✅\nC. Berlin ❌",
+        "It's B, not A.",
+        "B</s>",
+        "It fits.\nB<|im_end|>",
+    ] {
+        assert_found(&CAPITALS, &[(text, Some("B"))]);
+    }
+    assert_found(
+        &CAPITALS,
+        &[
+            ("Answer: B. The other one corresponds to option C.", Some("B")),
+            ("A ✅ / B ✅", None),
+            ("A good try ✅", None),
+            ("Option A matches option B.", Some("B")),
+        ],
+    );
+    assert_found(
+        &["True", "False"],
+        &[
+            ("Is it true? No.", None),
+            ("Is it true? It is false.", Some("B")),
+            ("It is true.", Some("A")),
+            ("Is it true? Yes.", Some("A")),
+        ],
+    );
+}
