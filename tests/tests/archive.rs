@@ -244,7 +244,7 @@ fn a_regrade_stands_beside_the_first_grades() {
         (&"incorrect".into(), &"correct".into())
     );
     let graders = (&change["old"]["grader"], &change["new"]["grader"]);
-    assert_eq!(graders, (&"exact@2".into(), &"numeric@5".into()));
+    assert_eq!(graders, (&"exact@2".into(), &"numeric@6".into()));
     assert!(change["reason"].as_str().unwrap().contains("within 1"), "{change}");
     let transition = serde_json::json!([{ "from": "incorrect", "to": "correct", "samples": 4 }]);
     assert_eq!(regraded["transitions"], transition);

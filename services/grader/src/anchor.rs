@@ -216,9 +216,8 @@ static DENIED_TOGETHER: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 /// A letter, and a tick behind it or its text.
-static TICKED: LazyLock<Regex> = LazyLock::new(|| {
-    compile(r"(?m)(?:^|[/|,;])[\s(\[*_-]*([A-Z])(?:[)\].:*][^\n/|❌✗✘❎✅✔☑✓]{0,200}|[\s:–—-]*)[✅✔☑✓]")
-});
+static TICKED: LazyLock<Regex> =
+    LazyLock::new(|| compile(r"(?m)(?:^|[/|,;])[\s(\[*_-]*([A-Z])(?:[)\].:*][^\n/|❌✗✘❎✅✔☑✓]*|[\s:–—-]*)[✅✔☑✓]"));
 
 /// Marks that end a sequence of tokens, which some engines leave in the text.
 static END_MARKS: LazyLock<Regex> = LazyLock::new(|| {
@@ -285,9 +284,9 @@ impl Claim {
         is_of_others(text, self.start) || SUPPOSED.is_match(tail(&text[..self.start]))
     }
 
-    /// It takes back what was said up to a place: "Wait, ... B is correct", "No, B is correct".
-    pub(crate) fn takes_back(&self, text: &str, from: usize) -> bool {
-        TAKEN_BACK.is_match(&text[from..self.start]) || SET_AGAINST.is_match(tail(&text[from..self.start]))
+    /// It is set against what was said up to a place: "No, B is correct".
+    pub(crate) fn is_set_against(&self, text: &str, from: usize) -> bool {
+        SET_AGAINST.is_match(tail(&text[from..self.start]))
     }
 
     /// It is the conclusion with which the text ends, in a sentence that begins behind a place.
@@ -299,6 +298,11 @@ impl Claim {
 /// Whether the words before an announcement make it what others say, or what is explained: "many people think the answer is C".
 pub(crate) fn is_of_others(text: &str, place: usize) -> bool {
     OF_OTHERS.is_match(tail(&text[..place]))
+}
+
+/// Where words end that take back what was said up to a place: "Wait", "let me double-check".
+pub(crate) fn taken_back(text: &str, from: usize) -> Option<usize> {
+    TAKEN_BACK.find(&text[from..]).map(|found| from + found.end())
 }
 
 /// Whether the sentence that ends at the place asks for an answer.

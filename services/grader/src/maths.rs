@@ -24,7 +24,7 @@ const BOXED: &str = "last-box@2";
 const ANNOUNCED: &str = "announced-formula@4";
 const FORMULA: &str = "last-formula@3";
 const WHOLE: &str = "whole-formula@2";
-const NUMBER: &str = "last-number@4";
+const NUMBER: &str = "last-number@5";
 
 #[derive(Debug, Clone)]
 pub(crate) struct Math {
@@ -506,6 +506,12 @@ mod tests {
             ("3, 4", "The answer is $3$ and $4$.", true),
             ("3", "the answer is $3$ million", false),
             ("3000000", "the answer is $3$ million", true),
+            ("5000000", "答案是$500$万", true),
+            ("5000000", "答案是$500$万元。", true),
+            ("5000000", r"\boxed{500万}", true),
+            ("5000000", r"\boxed{500\text{万}}", true),
+            ("5", r"\boxed{5千米}", true),
+            ("5000", r"\boxed{5千米}", false),
             (r"3\text{ m}", "the answer is $3$ cm", false),
             (r"3\text{ m}", "the answer is $3$ m", true),
             ("x=2", "2x + 3 = 7\n\nx = 2", true),

@@ -2,7 +2,7 @@
 //!
 //! Understood: signs and the typographic minus, currency signs, thousands separators (`8,000`, `9{,}500`, `9,\!500`, spaces of
 //! any width, `9'500`, `9_500`), decimals, exponents (`1.5e3`, `1.5 \times 10^3`), fractions (`1/2`, `\frac12`, `½`), mixed
-//! numbers (`2 1/2`), words of magnitude (`5 million`), and the decimal digits of several scripts. The exponent of a unit, an index and the digits in a name
+//! numbers (`2 1/2`), words and letters of magnitude (`5 million`, `$70k`, `5万`), signs in words ("negative 5"), and the decimal digits of several scripts. The exponent of a unit, an index and the digits in a name
 //! (`cm^2`, `x_1`, `CO2`) are no numbers. A root, a power or a logarithm has a value that is not read here, and no number in it
 //! counts. Not understood: decimal commas, numerals in words.
 
@@ -80,6 +80,11 @@ impl Number {
     /// long or large they are. Numbers too long to be computed with are equal when they are written alike.
     pub(crate) fn equals(&self, other: &Self, tolerance: f64) -> bool {
         self.text == other.text || tidemill_maths::are_within(&self.text, &other.text, tolerance)
+    }
+
+    /// It is so many hundredths.
+    fn is_share(&self, percent: &Self) -> bool {
+        self.canonical() == Answer::read(&format!("{}/100", percent.text)).canonical()
     }
 
     /// A form that is the same for equal numbers.
@@ -597,6 +602,100 @@ mod tests {
             ("**5** **6**", "6"),
             ("| 3 | 4 |", "4"),
         ]);
+    }
+
+    #[test]
+    fn letters_of_magnitude_multiply_the_number_before_them() {
+        assert_reads(&[
+            ("答案是500万元。", "5000000"),
+            ("5万", "50000"),
+            ("1.2亿", "120000000"),
+            ("3千万", "30000000"),
+            ("2万亿美元", "2000000000000"),
+            ("約3億円です", "300000000"),
+            ("답은 5만 명", "50000"),
+            ("$500$万", "5000000"),
+            (r"500\text{万}", "5000000"),
+            (r"500\text{万元}", "5000000"),
+            ("5千米", "5"),
+            ("5千克", "5"),
+            ("3万分之一", "3"),
+            ("一共5个，万一", "5"),
+        ]);
+        assert_eq!(read_answer("500万").as_deref(), Some("5000000"));
+        assert_eq!(read("1亿2000万"), None);
+        let (_, place) = last_number("共500万元", Place::Prose).unwrap();
+        assert_eq!(&"共500万元"[place], "500万");
+    }
+
+    #[test]
+    fn magnitudes_are_read_behind_marks_in_short_and_one_after_the_other() {
+        assert_reads(&[
+            ("$5$ million", "5000000"),
+            ("**5** million", "5000000"),
+            ("**$5** million", "5000000"),
+            (r"\(5\) million", "5000000"),
+            ("$70k", "70000"),
+            ("He earns $70k/year.", "70000"),
+            ("-$5M", "-5000000"),
+            ("$1.5B", "1500000000"),
+            ("$5bn", "5000000000"),
+            ("5 hundred", "500"),
+            ("5 hundred thousand", "500000"),
+            ("3 lakh", "300000"),
+            ("**5** apples", "5"),
+            ("70k", "70"),
+            ("5M", "5"),
+            ("$5 Kelvin", "5"),
+            ("5 hundredths", "5"),
+        ]);
+    }
+
+    #[test]
+    fn signs_in_words_count_where_nothing_is_taken_away() {
+        assert_reads(&[
+            ("The answer is negative 5.", "-5"),
+            ("negative 5", "-5"),
+            ("The answer is minus 4.", "-4"),
+            ("minus 4", "-4"),
+            ("It equals minus $4$", "-4"),
+            ("10 minus 4", "4"),
+            ("ten minus 4", "4"),
+            ("non-negative 5", "5"),
+            ("none is negative: 5", "5"),
+        ]);
+        let (_, place) = last_number("it is negative 5.", Place::Prose).unwrap();
+        assert_eq!(&"it is negative 5."[place], "negative 5");
+    }
+
+    #[test]
+    fn working_in_brackets_says_no_other_number() {
+        assert_reads(&[
+            ("There are 42 apples left in the basket (50 - 8).", "42"),
+            ("There are 42 dollars left in all ($50 - $8).", "42"),
+            ("42 square feet (6 × 7)", "42"),
+            ("42 square feet (6 × 7 = 42)", "42"),
+            ("He pays $42 per month (for 12 months).", "42"),
+            ("42 apples are in the basket (50)", "50"),
+        ]);
+        assert_eq!(read_answer("18 (9*2)").as_deref(), Some("18"));
+        assert_eq!(read_answer("3 (4*2)"), None);
+    }
+
+    #[test]
+    fn one_value_said_twice_is_that_value() {
+        for text in [
+            r"\frac12 \text{ or } 0.5",
+            r"\frac{1}{2}\text{ or }50\%",
+            "0.5 or 1/2",
+            "1/2 or 50%",
+        ] {
+            let read = read_answer(text).unwrap();
+            assert!(read == "1/2" || read == "0.5", "{text}: {read}");
+        }
+        for text in ["3 or 4", "0.5 and 1/2", "1/2 or 0.6", r"\frac12 \text{ or } 0.6"] {
+            assert_eq!(read_answer(text), None, "{text}");
+        }
     }
 
     #[test]

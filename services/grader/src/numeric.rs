@@ -14,8 +14,8 @@ use crate::family::Family;
 use crate::number::{Number, Place, Placed, last_formula, last_number};
 use crate::pattern::Pattern;
 
-const NAME: &str = "numeric@5";
-const LAST_NUMBER: &str = "last-number@4";
+const NAME: &str = "numeric@6";
+const LAST_NUMBER: &str = "last-number@5";
 
 /// Targets that a reason names.
 const SHOWN: usize = 3;
@@ -183,6 +183,16 @@ mod tests {
             Some(("8".to_owned(), true))
         );
         assert_eq!(judge(pattern, 0.0, "8", "8"), None);
+    }
+
+    #[test]
+    fn working_in_brackets_behind_what_a_pattern_finds_says_nothing_more() {
+        let pattern = Some("#### (.*)");
+        assert_eq!(
+            judge(pattern, 0.0, "18", "#### 18 (9*2)"),
+            Some(("18".to_owned(), true))
+        );
+        assert_eq!(judge(pattern, 0.0, "18", "#### 9 (2)"), None);
     }
 
     #[test]

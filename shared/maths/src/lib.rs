@@ -35,4 +35,4 @@ pub use compare::{Comparison, Verdict, compare, equal};
 pub use distance::are_within;
 pub use formula::last_formula;
 pub use steps::Steps;
-pub use unit::is_measure;
+pub use unit::{is_measure, power_of_ten};

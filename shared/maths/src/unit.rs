@@ -218,6 +218,31 @@ pub fn is_measure(word: &str) -> bool {
     is_share || is_unit(word) || letter_is_unit(word) || worded::is_magnitude(word)
 }
 
+/// The power of ten by which the letters that a text begins with multiply a number before them, and what is left of the text: 7 of
+/// `千万元`. Letters that begin a unit (`千米`, kilometres) or a part (`万分之一`) are none.
+#[must_use]
+pub fn power_of_ten(text: &str) -> Option<(u32, &str)> {
+    let (mut power, mut rest) = (0, text);
+    while let Some(letter) = rest.chars().next() {
+        let of_letter = match letter {
+            '百' | '백' => 2,
+            '千' | '천' => 3,
+            '万' | '萬' | '만' => 4,
+            '亿' | '億' | '억' => 8,
+            _ => break,
+        };
+        let after = &rest[letter.len_utf8()..];
+        let begins_unit =
+            letter == '千' && after.starts_with(['米', '克', '瓦', '卡', '赫', '帕', '伏', '焦', '字', '升']);
+        let is_part = after.starts_with("分之") || (letter == '百' && after.starts_with(['分', '帕']));
+        if begins_unit || is_part {
+            break;
+        }
+        (power, rest) = (power + of_letter, after);
+    }
+    (1..=16).contains(&power).then_some((power, rest))
+}
+
 /// Before or after noon.
 pub(crate) fn is_half_of_day(word: &str) -> bool {
     matches!(
@@ -425,6 +450,27 @@ fn times(total: Option<Measure>, one: &Measure, power: i32) -> Measure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn letters_of_magnitude_multiply_unless_they_begin_a_unit() {
+        for (text, expected) in [
+            ("万", Some((4, ""))),
+            ("万元", Some((4, "元"))),
+            ("千万", Some((7, ""))),
+            ("万亿美元", Some((12, "美元"))),
+            ("億円", Some((8, "円"))),
+            ("만 명", Some((4, " 명"))),
+            ("千米", None),
+            ("千克", None),
+            ("万千米", Some((4, "千米"))),
+            ("百分点", None),
+            ("万分之一", None),
+            ("元", None),
+            ("", None),
+        ] {
+            assert_eq!(power_of_ten(text), expected, "{text}");
+        }
+    }
 
     #[test]
     fn units_are_products_of_those_in_the_table() {

@@ -3,7 +3,7 @@
 use dashu_ratio::RBig;
 
 use crate::node::Node;
-use crate::unit::Unit;
+use crate::unit::{Unit, power_of_ten};
 
 /// What a word makes of the value before it.
 #[derive(Debug, Clone, PartialEq)]
@@ -71,6 +71,10 @@ pub(crate) fn quantity(value: Node, unit: Unit) -> Node {
 
 /// What the words begin with, or end in, makes of the value, and the words that are left.
 fn first(words: &str) -> Option<(Change, &str)> {
+    if let Some((power, rest)) = power_of_ten(words) {
+        let times = RBig::from(10_u64.pow(power));
+        return Some((Change::Times(times), rest.trim_start()));
+    }
     let (word, rest) = words.split_once(' ').unwrap_or((words, ""));
     let lower = word.to_lowercase();
     let singular = lower.strip_suffix('s').unwrap_or(&lower);

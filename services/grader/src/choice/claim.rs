@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use super::{Named, Options, Said};
-use crate::anchor::{Claim, claimed, is_denied_before, is_shared};
+use crate::anchor::{Claim, claimed, is_denied_before, is_shared, taken_back};
 
 /// A claim of an option's letter.
 pub(super) struct Claimed {
@@ -42,12 +42,16 @@ impl Options<'_> {
     pub(super) fn claimed_against(&self, text: &str, from: usize) -> Said {
         let claims = self.claims(text, from);
         let plain: Vec<&Claimed> = claims.iter().filter(|claimed| !claimed.is_narrowed).collect();
+        let alike = plain
+            .iter()
+            .take_while(|claimed| claimed.index == plain[0].index)
+            .count();
+        let taken_back = taken_back(text, from);
         let counts = |(at, claimed): &(usize, &&Claimed)| {
-            let before = &plain[..*at];
-            let is_only = || before.iter().all(|earlier| earlier.index == claimed.index);
             claimed.claim.names_answer
-                || claimed.claim.takes_back(text, from)
-                || (claimed.claim.concludes(text, from) && is_only())
+                || taken_back.is_some_and(|end| end <= claimed.claim.start)
+                || claimed.claim.is_set_against(text, from)
+                || (*at < alike && claimed.claim.concludes(text, from))
         };
         plain
             .iter()

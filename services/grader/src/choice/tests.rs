@@ -910,3 +910,67 @@ fn working_may_arrive_at_a_letter() {
         ],
     );
 }
+
+#[test]
+fn whole_answers_as_models_write_them_name_their_letter() {
+    assert_found(
+        &CAPITALS,
+        &[
+            (
+                "Let's look at each option.\n\nA. Paris is the capital of France.\nB. London is the capital of the UK.\nC. Berlin is the capital of Germany.\nD. Madrid is the capital of Spain.\n\nTherefore, the correct answer is B. London.",
+                Some("B"),
+            ),
+            (
+                "**Answer: B**\n\n**Explanation:** B is the correct answer because London is in the UK.\n\n**Why the others are wrong:**\n- A is the best choice for France.\n- C is correct for Germany.",
+                Some("B"),
+            ),
+            (
+                "The correct answer is **B) London**.\n\nHere's why the other options are incorrect:\n\n* **A) Paris:** the capital of France.\n* **C) Berlin:** the capital of Germany.\n* **D) Madrid:** the capital of Spain.",
+                Some("B"),
+            ),
+            (
+                "The correct answer is:\n\n**A) Paris**\n\n**B) London** is incorrect because it is in the UK.\n**C) Berlin** is incorrect.",
+                Some("A"),
+            ),
+            (
+                "I would choose option C. Option A is correct only in France. Option B is correct only in the UK.",
+                Some("C"),
+            ),
+            (
+                "Based on this, option B is correct. Options A, C and D are not.",
+                Some("B"),
+            ),
+            (
+                "Option A: Paris is French.\nOption B: London is British.\nSo option B is correct.",
+                Some("B"),
+            ),
+            (
+                "Choice (A) is incorrect. Choice (B) is correct. Choice (C) is incorrect.",
+                Some("B"),
+            ),
+            (
+                "It could be A at first sight. However, B is the best answer to this question.",
+                Some("B"),
+            ),
+            (
+                "The answer is B.\n\nStep by step: A is wrong, so the others remain. C is wrong too.",
+                Some("B"),
+            ),
+            (
+                "Answer: D.\n\nB is right about the river, and C is right about the wall.",
+                Some("D"),
+            ),
+            (
+                "C. Berlin\n\nExplanation: A is right for France, B is right for the UK.",
+                Some("C"),
+            ),
+            (
+                "The answer is A: B, C, and D are cities too, but none is French.",
+                Some("A"),
+            ),
+            ("My first answer was A. The final answer is B.", Some("B")),
+            ("Which is it? Choose wisely. Answer: D", Some("D")),
+            ("Answer: (D) Madrid\n\n(A) Paris (B) London (C) Berlin", Some("D")),
+        ],
+    );
+}

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 use ::regex::Regex;
-use tidemill_maths::{is_measure, last_formula};
+use tidemill_maths::{is_measure, last_formula, power_of_ten};
 
 use crate::number::{Place, last_number};
 
@@ -222,6 +222,9 @@ fn unit_end(text: &str, end: usize) -> usize {
     let rest = &text[end..];
     if let Some(limit) = LIMIT.find(rest) {
         return end + limit.end();
+    }
+    if let Some((_, left)) = power_of_ten(rest.trim_start_matches([' ', '~', '*'])) {
+        return text.len() - left.len();
     }
     let mut unit = end;
     for _ in 0..4 {

@@ -7,6 +7,14 @@ pub(super) const OTHER_LETTER: u8 = 2;
 /// Stands for a mark that ends a number.
 pub(super) const OTHER_MARK: u8 = 1;
 
+/// With this bit a byte stands for letters that multiply the number before them by a power of ten, which is the rest of it: `万`.
+const MAGNITUDE: u8 = 0x80;
+
+/// The power of ten by which a mark multiplies the number before it.
+pub(super) fn power_of_mark(mark: u8) -> Option<u32> {
+    (mark & MAGNITUDE != 0).then_some(u32::from(mark & !MAGNITUDE))
+}
+
 /// A text in plain marks.
 pub(super) struct Marks {
     pub(super) bytes: Vec<u8>,
@@ -21,7 +29,19 @@ impl Marks {
             offsets: Vec::with_capacity(written.len()),
         };
         let mut raised = None;
+        let mut known_to = 0;
         for (offset, letter) in written.char_indices() {
+            if offset < known_to {
+                continue;
+            }
+            if let Some((power, rest)) =
+                tidemill_maths::power_of_ten(&written[offset..]).filter(|_| marks.may_multiply())
+            {
+                known_to = written.len() - rest.len();
+                let power = u8::try_from(power).unwrap_or_default();
+                marks.push(MAGNITUDE | power, offset..known_to);
+                continue;
+            }
             let place = offset..offset + letter.len_utf8();
             let (shift, plain) = match shifted(letter) {
                 Some((shift, plain)) => (Some(shift), plain),
@@ -38,6 +58,14 @@ impl Marks {
             }
         }
         marks
+    }
+
+    /// A number ends here, marks that set type aside.
+    fn may_multiply(&self) -> bool {
+        let mut bytes = self.bytes.iter().rev();
+        let before =
+            bytes.find(|byte| !matches!(byte, b' ' | b'$' | b'*' | b'{' | b')' | b'\\') && !byte.is_ascii_alphabetic());
+        before.is_some_and(u8::is_ascii_digit)
     }
 
     /// A fraction is set apart from the whole number before it.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::marks::OTHER_LETTER;
+use super::marks::{OTHER_LETTER, power_of_mark};
 use super::{Number, Place};
 
 /// What a line ends in.
@@ -38,7 +38,17 @@ const TEXTS: [&[u8]; 9] = [
     b"operatorname",
 ];
 /// Words behind a numeral that multiply it, one or many, and by which power of ten.
-const MAGNITUDES: [(&[u8], u32); 4] = [(b"thousand", 3), (b"million", 6), (b"billion", 9), (b"trillion", 12)];
+const MAGNITUDES: [(&[u8], u32); 7] = [
+    (b"hundred", 2),
+    (b"thousand", 3),
+    (b"lakh", 5),
+    (b"million", 6),
+    (b"crore", 7),
+    (b"billion", 9),
+    (b"trillion", 12),
+];
+/// Letters right behind an amount of money that multiply it, and by which power of ten.
+const SHORTHANDS: [(&[u8], u32); 6] = [(b"k", 3), (b"K", 3), (b"M", 6), (b"mn", 6), (b"B", 9), (b"bn", 9)];
 /// Letters that stand before an amount without a space.
 const CURRENCIES: [&[u8]; 20] = [
     b"USD", b"EUR", b"GBP", b"INR", b"JPY", b"CNY", b"RMB", b"AUD", b"CAD", b"CHF", b"SGD", b"AED", b"Rs", b"rs",
@@ -62,8 +72,9 @@ const EQUATING: [&[u8]; 16] = [
     b"yields", b"than", b"ist", b"est",
 ];
 /// With these begins a remark in brackets, in which no answer stands.
-const REMARKS: [&[u8]; 18] = [
+const REMARKS: [&[u8]; 19] = [
     b"see",
+    b"for",
     b"cf",
     b"from",
     b"by",
@@ -130,6 +141,9 @@ impl<'r> Reader<'r> {
         if self.is_answer() && self.says_a_relation() {
             self.formula(0..self.bytes.len());
             return self.last;
+        }
+        if let Some(twice) = self.said_twice().filter(|_| self.is_answer()) {
+            return Some(twice);
         }
         if let Some(end) = self.several(0).filter(|_| self.is_answer()) {
             let rest = self.bytes.get(end..).unwrap_or_default();
@@ -322,6 +336,9 @@ impl<'r> Reader<'r> {
         if !matches!(self.before(end), Some(b')' | b']')) {
             return None;
         }
+        if self.is_working(inner) {
+            return Some(Bracket::Remark { end });
+        }
         if between.is_empty() {
             let is_note = self.byte(open) == Some(b'[') && !inner.is_empty() && inner.iter().all(u8::is_ascii_digit);
             return is_note.then_some(Bracket::Remark { end });
@@ -334,6 +351,29 @@ impl<'r> Reader<'r> {
         }
         let is_conversion = has_unit && self.is_quantity(open + 1, end - 1);
         (!is_conversion).then_some(Bracket::Remark { end })
+    }
+
+    /// What stands in a bracket computes the last number: `42 apples are left (50 - 8)`.
+    fn is_working(&self, inner: &[u8]) -> bool {
+        /// Working that stands in brackets is short.
+        const MAX_WORKING: usize = 64;
+        let Some((Reading::Number(number), _)) = &self.last else {
+            return false;
+        };
+        let is_part = |byte: &u8| byte.is_ascii_digit() || b" .,+-*/()=$".contains(byte);
+        let mut operators = inner.iter().skip(1).filter(|byte| b"+-*/".contains(byte));
+        let has_power = inner.windows(2).any(|pair| pair == b"**");
+        if inner.len() > MAX_WORKING || has_power || operators.next().is_none() || !inner.iter().all(is_part) {
+            return false;
+        }
+        let working = String::from_utf8_lossy(inner).replace('$', "");
+        let working = working
+            .trim()
+            .trim_start_matches('=')
+            .split('=')
+            .next()
+            .unwrap_or_default();
+        tidemill_maths::Answer::read(working).canonical() == number.canonical()
     }
 
     /// One number and its unit stand there, and nothing else.
@@ -368,6 +408,31 @@ impl<'r> Reader<'r> {
             }
             at = next;
         }
+    }
+
+    /// One value that an answer says in two ways, and nothing else: `\frac12 \text{ or } 0.5`, `1/2 or 50\%`.
+    fn said_twice(&self) -> Option<(Reading, Range<usize>)> {
+        let start = self.after_spaces(0);
+        let (one, end) = self.number(start)?;
+        let one = one?;
+        let joint = self.after_spaces(end);
+        let next = self.after_joining_word(joint);
+        let is_or = self.bytes.get(joint..next)?.windows(2).any(|pair| pair == b"or");
+        if !is_or {
+            return None;
+        }
+        let (other, after) = self.number(self.after_spaces(next))?;
+        let other = other?;
+        let percent = self.after_spaces(after);
+        let share = [br"\%".as_slice(), b"%"]
+            .into_iter()
+            .find(|mark| self.has(percent, mark));
+        let rest = self.bytes.get(share.map_or(after, |mark| percent + mark.len())..)?;
+        let is_same = match share {
+            Some(_) => one.is_share(&other),
+            None => one.equals(&other, 0.0),
+        };
+        (is_same && rest.iter().all(|byte| matches!(byte, b' ' | b'.'))).then_some((Reading::Number(one), start..end))
     }
 
     /// Behind "or", "and" or "to", which may be set as text.
@@ -793,7 +858,7 @@ impl<'r> Reader<'r> {
         }
         let spaced = self.before_spaces(sign);
         if self.before(spaced) != Some(b'-') {
-            return None;
+            return self.sign_in_a_word(spaced).filter(|_| spaced < sign);
         }
         let minus = spaced - 1;
         if spaced < sign {
@@ -803,6 +868,20 @@ impl<'r> Reader<'r> {
             .before(minus)
             .is_some_and(|before| before.is_ascii_alphanumeric() || matches!(before, b'}' | b')' | OTHER_LETTER));
         (!follows_word).then_some(minus)
+    }
+
+    /// Where "negative" or "minus" begins that ends at a place; between two values "minus" takes one from the other.
+    fn sign_in_a_word(&self, end: usize) -> Option<usize> {
+        let head = self.bytes.get(..end).unwrap_or_default();
+        let length = head.iter().rev().take_while(|byte| byte.is_ascii_alphabetic()).count();
+        let start = end - length;
+        let is_apart = !matches!(self.before(start), Some(b'-' | b'_' | b'\\'));
+        let is_sign = match head[start..].to_ascii_lowercase().as_slice() {
+            b"negative" => true,
+            b"minus" => self.before_spaces(start) == 0 || self.is_sign(start),
+            _ => false,
+        };
+        (is_sign && is_apart).then_some(start)
     }
 
     /// A minus that a space sets apart from its number is a sign where nothing stands before it that it could be taken from:
@@ -837,7 +916,11 @@ impl<'r> Reader<'r> {
         if let Some(power) = self.power_of_ten(start, &numeral, end) {
             return Some(power);
         }
-        if let Some((exponent, end)) = self.magnitude(end) {
+        let shorthand = || self.shorthand(start, end);
+        if let Some((exponent, end)) = self.magnitude(end).or_else(shorthand) {
+            if let Some(end) = self.rest_of_compound(end) {
+                return Some((None, end));
+            }
             let number = (!numeral.contains(['e', 'E'])).then(|| Number::new(format!("{numeral}e{exponent}")));
             return Some((number, end));
         }
@@ -876,9 +959,18 @@ impl<'r> Reader<'r> {
         }
     }
 
-    /// The power of ten by which a word behind a number multiplies it, and where the word ends: `5 million`, `5\text{ million}`.
+    /// The power of ten by which the words behind a number multiply it, and where they end: `5 million`, `5\text{ million}`,
+    /// `$5$ million`, `5 hundred thousand`, `5万`.
     fn magnitude(&self, end: usize) -> Option<(u32, usize)> {
-        let mut at = self.after_spaces(end);
+        let (mut exponent, mut end) = self.word_of_magnitude(end)?;
+        while let Some((more, after)) = self.word_of_magnitude(end) {
+            (exponent, end) = (exponent + more, after);
+        }
+        Some((exponent, end))
+    }
+
+    fn word_of_magnitude(&self, end: usize) -> Option<(u32, usize)> {
+        let mut at = self.after_spaces(self.after_dress(end));
         let command = if self.byte(at) == Some(b'\\') {
             self.letters(at + 1)
         } else {
@@ -889,13 +981,51 @@ impl<'r> Reader<'r> {
         if is_text {
             at = self.after_spaces(brace + 1);
         }
-        let word = self.letters(at);
-        let is_named =
-            |name: &[u8]| word.eq_ignore_ascii_case(name) || word.eq_ignore_ascii_case(&[name, b"s"].concat());
-        let (_, exponent) = MAGNITUDES.iter().find(|(name, _)| is_named(name))?;
-        let after = at + word.len();
+        let (exponent, after) = match self.byte(at).and_then(power_of_mark) {
+            Some(power) => (power, at + 1),
+            None => {
+                let word = self.letters(at);
+                let is_named =
+                    |name: &[u8]| word.eq_ignore_ascii_case(name) || word.eq_ignore_ascii_case(&[name, b"s"].concat());
+                let (_, exponent) = MAGNITUDES.iter().find(|(name, _)| is_named(name))?;
+                (*exponent, at + word.len())
+            }
+        };
         let closes = is_text && self.byte(after) == Some(b'}');
-        Some((*exponent, after + usize::from(closes)))
+        Some((exponent, after + usize::from(closes)))
+    }
+
+    /// Behind the marks that set a number apart from the word behind it: `$5$ million`, `**5** million`.
+    fn after_dress(&self, end: usize) -> usize {
+        let marks: [&[u8]; 3] = [b"**", b"$", br"\)"];
+        let mut at = end;
+        while let Some(mark) = marks.iter().find(|mark| self.has(at, mark)) {
+            at += mark.len();
+        }
+        at
+    }
+
+    /// The power of ten that a letter right behind an amount of money means: `$70k`, `$5M`. Between dollar signs of LaTeX it is a
+    /// variable.
+    fn shorthand(&self, start: usize, end: usize) -> Option<(u32, usize)> {
+        let letters = self.letters(end);
+        let (_, exponent) = SHORTHANDS.iter().find(|(name, _)| *name == letters)?;
+        let after = end + letters.len();
+        let rest = self.bytes.get(after..)?;
+        let closes = rest
+            .iter()
+            .position(|byte| *byte == b'$')
+            .is_some_and(|dollar| !self.is_digit(after + dollar + 1));
+        let is_money = self.before(start) == Some(b'$') && !closes && !matches!(self.byte(after), Some(b'^' | b'_'));
+        (is_money && !self.is_digit(after)).then_some((*exponent, after))
+    }
+
+    /// Behind what a number goes on with after a letter of magnitude, as `1亿2000万` does: its value is not read here.
+    fn rest_of_compound(&self, end: usize) -> Option<usize> {
+        self.before(end).and_then(power_of_mark)?;
+        let (_, after) = self.decimal(end)?;
+        let after = self.magnitude(after).map_or(after, |(_, after)| after);
+        Some(self.rest_of_compound(after).unwrap_or(after))
     }
 
     /// `1.5 \times 10^3` and `10^3`.

@@ -26,6 +26,14 @@ static RELATION: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(&format!(r"\\(?:leq?|geq?|neq?|lt|gt)(?:[^a-z]|$)|[≤≥≠]|!=|{mark}")).ok()
 });
 
+/// A power of ten, which is read as a number.
+static POWER_OF_TEN: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"^\$?\s*10\s*(?:\^|\*\*)\s*(?:\{\s*[-−+]?\d+\s*\}|[-−+]?\d+)\s*\$?\.?$").ok());
+
+/// Digits to another base, as programs write them.
+static OTHER_BASE: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"^[-+]?0(?:[xX][0-9a-fA-F]+|[bB][01]+|[oO][0-7]+)$").ok());
+
 static TAG: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new("</?[a-zA-Z][^<>]*>").ok());
 
 fn is_relation(line: &str) -> bool {
@@ -44,7 +52,9 @@ fn number() -> String {
 }
 
 /// What stands before the number of which the value is another.
-const FUNCTIONS: [&str; 8] = ["\\sqrt{", "\\sqrt", "√", "\\log", "\\ln", "\\sin", "\\cos", "\\exp"];
+const FUNCTIONS: [&str; 12] = [
+    "\\sqrt{", "\\sqrt", "√", "\\log", "\\ln", "\\sin", "\\cos", "\\exp", "±", "∓", "\\pm", "\\mp",
+];
 
 /// What makes of the number before it another.
 const AFTER: [&str; 4] = ["^", "!", "\\pi", "π"];
@@ -70,6 +80,15 @@ pub(super) fn doubt(target: &str) -> Result<Option<String>, String> {
         return Err(format!(
             "{target:?} is several numbers, of which `numeric` takes none; write one, or compare by `math`"
         ));
+    }
+    let is_bare = |pattern: &Option<Regex>| pattern.as_ref().is_some_and(|pattern| pattern.is_match(bare));
+    if is_bare(&OTHER_BASE) {
+        return Err(format!(
+            "{target:?} is not in decimal digits, which `numeric` reads alone"
+        ));
+    }
+    if is_bare(&POWER_OF_TEN) {
+        return Ok(None);
     }
     let Some(number) = NUMBER.as_ref() else { return Ok(None) };
     let numbers: Vec<_> = number
@@ -227,6 +246,11 @@ mod tests {
             "1,00,000",
             "<b>5</b>",
             "3 + 4 = 7",
+            r"x = \pm 3, so \boxed{3}",
+            "10^5",
+            "$10^{5}$",
+            "10^{-3}",
+            "500万",
         ] {
             assert_eq!(doubt(target), Ok(None), "{target}");
         }
@@ -273,6 +297,13 @@ mod tests {
             "x > 3",
             r"\ge 3",
             "≠ 3",
+            "0x10",
+            "0b101",
+            "±5",
+            "5±1",
+            r"5 \pm 1",
+            r"\pm\frac12",
+            "12^5",
         ] {
             assert!(doubt(target).is_err(), "{target}");
         }
