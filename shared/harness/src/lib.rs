@@ -22,6 +22,7 @@ pub mod refusal;
 pub mod request;
 pub mod rows;
 pub mod shots;
+pub mod strict;
 pub mod task;
 pub mod yaml;
 

@@ -2,23 +2,19 @@
 //! print as Python's `str` prints them, nulls included.
 
 mod filters;
-mod loops;
 mod shown;
 mod views;
 
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{Kwargs, Rest, Tuple, ValueKind};
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehavior, Value};
+use minijinja::value::{Rest, Tuple, ValueKind, ValueOrKwargs};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehavior, Value, functions};
 use serde_json::Value as Json;
 
-use crate::pattern::Pattern;
 use crate::python;
+use crate::strict::{self, loops};
 
 /// A template makes at most so many steps for a row, about a tenth of a second: loops in loops would take hours.
 const MAX_STEPS: u64 = 5_000_000;
-
-/// 2 to the power of 127: integers that are smaller are held exactly.
-const MAX_INTEGER: f64 = 170_141_183_460_469_231_731_687_303_715_884_105_728.0;
 
 /// Filters that the engine has and the harness has not; and `pprint`, which breaks lines as Python does.
 const NO_FILTERS: [&str; 6] = ["split", "lines", "zip", "chain", "bool", "pprint"];
@@ -44,11 +40,10 @@ impl Default for Templates {
         environment.set_unknown_method_callback(method);
         environment.set_formatter(|output, _, value| {
             // A name that is not defined does not come here; an `if` without `else` does, and is nothing in Jinja too.
-            if value.is_undefined() {
-                return Ok(());
-            }
             output.write_str(&text(value)).map_err(Error::from)
         });
+        filters::add(&mut environment);
+        strict::add_tests(&mut environment);
         for name in NO_FILTERS {
             environment.remove_filter(name);
         }
@@ -56,14 +51,9 @@ impl Default for Templates {
             environment.remove_test(name);
         }
         environment.remove_global("debug");
-        environment.add_filter("regex_replace", regex_replace);
-        environment.add_filter("int", integer);
-        environment.add_filter("tojson", tojson);
-        environment.add_filter("e", shown::escape);
-        environment.add_filter("escape", shown::escape);
         environment.add_test("sequence", is_sequence);
-        filters::add(&mut environment);
-        environment.add_function("range", views::range);
+        environment.add_function("range", range);
+        environment.add_function("dict", dict);
         environment.add_function(loops::EACH, each);
         Self { environment }
     }
@@ -116,6 +106,31 @@ fn each(values: Rest<Value>) -> Result<Value, Error> {
     }
 }
 
+/// # Errors
+/// As [`views::range`], or one of the bounds is no integer.
+fn range(state: &State<'_, '_>, bounds: Rest<Value>) -> Result<Value, Error> {
+    strict::defined(state, &bounds.0)?;
+    let bounds: Vec<i64> = bounds.0.into_iter().map(i64::try_from).collect::<Result<_, _>>()?;
+    match *bounds.as_slice() {
+        [stop] => views::range(stop, None, None),
+        [start, stop] => views::range(start, Some(stop), None),
+        [start, stop, step] => views::range(start, Some(stop), Some(step)),
+        _ => Err(Error::new(
+            ErrorKind::InvalidOperation,
+            "range() takes one to three integers",
+        )),
+    }
+}
+
+/// # Errors
+/// As the engine's, or what it is made from is undefined.
+fn dict(state: &mut State<'_, '_>, arguments: Rest<ValueOrKwargs>) -> Result<Value, Error> {
+    let arguments = arguments.into_values();
+    let mut from = arguments.iter().filter(|argument| !argument.is_kwargs());
+    from.try_for_each(|from| strict::is_defined(state, from))?;
+    Value::from_function(functions::dict).call(state, &arguments)
+}
+
 /// What has a length and elements: mappings too, as in Jinja.
 fn is_sequence(value: &Value) -> bool {
     match value.kind() {
@@ -124,17 +139,6 @@ fn is_sequence(value: &Value) -> bool {
         ValueKind::Iterable => value.len().is_some() && !views::is_view(value),
         _ => false,
     }
-}
-
-/// # Errors
-/// As [`shown::tojson`].
-fn tojson(value: &Value, indent: Option<usize>, options: Kwargs) -> Result<Value, Error> {
-    let indent = match indent {
-        Some(indent) => Some(indent),
-        None => options.get("indent")?,
-    };
-    options.assert_all_used()?;
-    shown::tojson(value, indent)
 }
 
 fn method(state: &mut State<'_, '_>, value: &Value, method: &str, arguments: &[Value]) -> Result<Value, Error> {
@@ -192,44 +196,6 @@ fn method(state: &mut State<'_, '_>, value: &Value, method: &str, arguments: &[V
 
 fn lines(whole: &str, keep_ends: bool) -> Value {
     python::lines(whole, keep_ends).into_iter().map(Value::from).collect()
-}
-
-/// An integer, or the default where the value is none.
-///
-/// # Errors
-/// It has more digits than are held exactly.
-fn integer(value: &Value, default: Option<i64>) -> Result<Value, Error> {
-    let number = match value.as_str() {
-        Some(text) => python::strip(text).replace('_', "").parse::<i128>().ok(),
-        None => i128::try_from(value.clone()).ok().filter(|_| !is_float(value)),
-    };
-    let float = || match value.as_str() {
-        Some(text) => python::strip(text).parse::<f64>().ok(),
-        None => f64::try_from(value.clone()).ok(),
-    };
-    if let Some(number) = number {
-        return Ok(Value::from(number));
-    }
-    match float().filter(|float| float.is_finite()) {
-        None => Ok(Value::from(default.unwrap_or(0))),
-        Some(float) if float.abs() < MAX_INTEGER => Ok(Value::from(float as i128)),
-        Some(_) => Err(Error::new(
-            ErrorKind::InvalidOperation,
-            format!("{} is too large for an integer here", text(value)),
-        )),
-    }
-}
-
-fn is_float(value: &Value) -> bool {
-    value.kind() == ValueKind::Number && !value.is_integer()
-}
-
-fn regex_replace(whole: String, pattern: String, replacement: String, count: Option<usize>) -> Result<String, Error> {
-    let invalid = |error| Error::new(ErrorKind::InvalidOperation, error);
-    let pattern = Pattern::new(&pattern).map_err(invalid)?;
-    pattern
-        .replace(&whole, &replacement, count.unwrap_or(0))
-        .map_err(invalid)
 }
 
 /// A row as templates see it.

@@ -11,11 +11,12 @@ use serde_json::Value as Json;
 use super::views::{self, View};
 use crate::python;
 
-/// `str(value)`.
+/// `str(value)`; nothing of what an `if` without `else` gave.
 pub(super) fn str(value: &Value) -> String {
-    match value.as_str() {
-        Some(text) => text.to_owned(),
-        None => repr(value),
+    match (value.as_str(), value.is_undefined()) {
+        (Some(text), _) => text.to_owned(),
+        (None, true) => String::new(),
+        (None, false) => repr(value),
     }
 }
 

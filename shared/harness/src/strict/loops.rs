@@ -1,10 +1,10 @@
-//! Loops over null stop the harness, where the engine goes over nothing: what a loop goes over is given to a function first.
+//! The engine goes over null as over nothing: what a loop goes over is given to a function first, which may stop.
 
 /// The name of the function, which no row has as a column.
-pub(super) const EACH: &str = "__each";
+pub const EACH: &str = "__each";
 
 /// A template with what each loop goes over given to the function.
-pub(super) fn guarded(source: &str) -> String {
+pub fn guarded(source: &str) -> String {
     let mut out = String::with_capacity(source.len());
     let mut rest = source;
     while let Some(at) = rest.find('{') {
@@ -26,7 +26,7 @@ pub(super) fn guarded(source: &str) -> String {
 }
 
 /// An expression as the template writes it.
-pub(super) fn written(expression: &str) -> &str {
+pub fn written(expression: &str) -> &str {
     let inner = expression
         .strip_prefix(EACH)
         .and_then(|call| call.strip_prefix('(')?.strip_suffix(')'));
