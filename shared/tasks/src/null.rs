@@ -1,16 +1,46 @@
 //! Whether a null has become a word of a text: a filter or an operator writes it as `None` before anybody can say that it is null.
+//! Filters that make something else of it, a 0 or an empty list, stop.
 
 use std::fmt;
 use std::sync::Arc;
 
 use minijinja::value::{Object, ObjectRepr, ValueKind};
-use minijinja::{Error, Value};
+use minijinja::{Error, ErrorKind, Value};
+
+use crate::template;
 
 /// A letter for private use that stands for null while a text is made a second time.
 const MARK: char = '\u{10fffd}';
 
 /// How null is written.
 const WORD: &str = "none";
+
+/// What is said of an expression that is null.
+pub(crate) const IS_NULL: &str = "is null";
+
+/// What is said of an expression that makes something of null.
+pub(crate) const TAKES_NULL: &str = "takes null; say what stands in its place, such as `(name or '')`";
+
+/// Filters that write what they are given as text, null as a word, which is found there.
+const WRITE: [&str; 11] = [
+    "capitalize",
+    "e",
+    "escape",
+    "format",
+    "indent",
+    "lower",
+    "safe",
+    "string",
+    "title",
+    "trim",
+    "upper",
+];
+
+/// Filters that make one text of all that is in a value.
+const WRITE_ALL: [&str; 2] = ["join", "tojson"];
+
+/// Filters that weigh the elements of a list against each other, for which null is less than all.
+const COMPARE: [&str; 4] = ["sort", "min", "max", "sum"];
 
 /// Stands for null, and is written as no other value is.
 #[derive(Debug)]
@@ -33,6 +63,29 @@ impl Object for Null {
 /// The test `none` of templates.
 pub(crate) fn is_null(value: &Value) -> bool {
     value.is_none() || value.downcast_object_ref::<Null>().is_some()
+}
+
+/// A filter is not applied to null, unless it writes it as a word, and none writes what is undefined.
+///
+/// # Errors
+/// It is.
+pub(crate) fn is_no_argument(filter: &str, arguments: &[Value]) -> Result<(), Error> {
+    let Some(first) = arguments.first() else {
+        return Ok(());
+    };
+    let writes = WRITE.contains(&filter);
+    if writes || WRITE_ALL.contains(&filter) {
+        template::is_whole(first)?;
+    }
+    let has_null = || {
+        first
+            .try_iter()
+            .is_ok_and(|mut elements| elements.any(|element| element.is_none()))
+    };
+    if !writes && (first.is_none() || COMPARE.contains(&filter) && has_null()) {
+        return Err(Error::new(ErrorKind::InvalidOperation, TAKES_NULL));
+    }
+    Ok(())
 }
 
 /// Says which null of a row has become a word of the value, or of a text in its list, that `make` gives for the row.

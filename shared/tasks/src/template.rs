@@ -3,15 +3,24 @@
 //! Everything else renders as in Jinja, so a true value prints as `True`; a final line break is kept.
 
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::ValueKind;
-use minijinja::{Environment, Error, ErrorKind, Expression, UndefinedBehavior, Value, escape_formatter};
+use minijinja::value::{Rest, Tuple, ValueKind};
+use minijinja::{
+    AutoEscape, Environment, Error, ErrorKind, Expression, State, UndefinedBehavior, Value, escape_formatter,
+};
 use serde_json::{Map, Value as Json};
+use tidemill_harness::strict::{self, loops};
 
 use crate::data::Row;
 use crate::null;
 
 /// What a template is told of a column that holds a picture, for one.
 const NO_TEXT: &str = "holds bytes that are no UTF-8 text";
+
+/// Begins the name of a template in the environment; its source follows. No suite writes it, so none includes another.
+const OWN: &str = "\u{10fffc}";
+
+/// What is wrong with a list or a mapping.
+const HOLDS_UNDEFINED: &str = "holds what is undefined";
 
 /// A template makes at most so many steps for a row, about a tenth of a second: loops in loops would take hours.
 const MAX_STEPS: u64 = 5_000_000;
@@ -26,16 +35,58 @@ pub(crate) fn environment<'s>() -> Environment<'s> {
     if let Ok(syntax) = SyntaxConfig::builder().keep_trailing_newline(true).build() {
         environment.set_syntax(syntax);
     }
+    // By its name a template would be one of HTML where its source ends so.
+    environment.set_auto_escape_callback(|_| AutoEscape::None);
+    environment.set_loader(|name| Ok(name.strip_prefix(OWN).map(loops::guarded)));
+    environment.add_function(loops::EACH, each);
     // Task authors write `answer.split(...)`, as Jinja lets them.
-    environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+    environment.set_unknown_method_callback(method);
+    for (name, filter, look) in strict::filters() {
+        strict::add_filter(&mut environment, name, filter, move |state, arguments| {
+            look(state, arguments)?;
+            null::is_no_argument(name, arguments)
+        });
+    }
+    strict::add_tests(&mut environment);
     environment.add_test("none", null::is_null);
     environment.set_formatter(|output, state, value| {
         if value.is_none() {
-            return Err(Error::new(ErrorKind::InvalidOperation, "is null"));
+            return Err(Error::new(ErrorKind::InvalidOperation, null::IS_NULL));
         }
+        is_whole(value)?;
         escape_formatter(output, state, value)
     });
     environment
+}
+
+/// # Errors
+/// Something undefined is in a list or a mapping.
+pub(crate) fn is_whole(value: &Value) -> Result<(), Error> {
+    match strict::holds_undefined(value) {
+        true => Err(Error::new(ErrorKind::InvalidOperation, HOLDS_UNDEFINED)),
+        false => Ok(()),
+    }
+}
+
+/// What a loop goes over; of several values, their tuple.
+fn each(values: Rest<Value>) -> Result<Value, Error> {
+    match values.0.as_slice() {
+        [value] if value.is_none() => Err(Error::new(ErrorKind::InvalidOperation, null::IS_NULL)),
+        [value] => Ok(value.clone()),
+        values => Ok(Value::from(Tuple::from(values))),
+    }
+}
+
+/// Python's, which take nothing that is undefined but what `get` gives where there is nothing.
+fn method(state: &mut State<'_, '_>, value: &Value, method: &str, arguments: &[Value]) -> Result<Value, Error> {
+    if method != "get" {
+        strict::defined(state, arguments)?;
+        arguments.iter().try_for_each(is_whole)?;
+    }
+    if method == "join" {
+        null::is_no_argument(method, arguments)?;
+    }
+    minijinja_contrib::pycompat::unknown_method_callback(state, value, method, arguments)
 }
 
 /// A compiled template.
@@ -54,7 +105,11 @@ pub(crate) enum Template<'e> {
 impl<'e> Template<'e> {
     /// Compiles a template that renders to a text.
     pub(crate) fn text(environment: &'e Environment<'e>, source: &'e str) -> Result<Self, String> {
-        let template = environment.template_from_str(source);
+        let has_loop = loops::guarded(source) != source;
+        let template = match has_loop {
+            true => environment.get_template(&format!("{OWN}{source}")),
+            false => environment.template_from_str(source),
+        };
         template.map(Self::Text).map_err(|error| describe(&error))
     }
 
@@ -76,6 +131,7 @@ impl<'e> Template<'e> {
             match value.kind() {
                 ValueKind::Undefined => return Err(format!("`{source}` is undefined")),
                 ValueKind::None => return Err(format!("`{source}` is null")),
+                _ if strict::holds_undefined(&value) => return Err(format!("`{source}` {HOLDS_UNDEFINED}")),
                 _ => {}
             }
         }
@@ -277,10 +333,13 @@ fn describe(error: &Error) -> String {
     let detail = error.detail().unwrap_or_default();
     let at = error.range().zip(error.template_source());
     let expression = at.and_then(|(range, source)| source.get(range)).map(str::trim);
+    let expression = expression.map(loops::written);
     match (kind, detail, expression) {
         (ErrorKind::OutOfFuel, ..) => format!("takes more than {MAX_STEPS} steps: does a loop go on for too long?"),
         (ErrorKind::UndefinedError, detail, _) if !detail.is_empty() => detail.to_owned(),
-        (ErrorKind::InvalidOperation, "is null", Some(expression)) => format!("`{expression}` is null"),
+        (ErrorKind::InvalidOperation, null::IS_NULL | null::TAKES_NULL | HOLDS_UNDEFINED, Some(expression)) => {
+            format!("`{expression}` {detail}")
+        }
         (ErrorKind::InvalidOperation, detail, _) if detail.ends_with(NO_TEXT) => detail.to_owned(),
         (_, "", Some(expression)) => format!("{kind} in `{expression}`"),
         (_, "", None) => kind.to_string(),
@@ -310,6 +369,137 @@ mod tests {
         }
         let template = Template::text(&environment, "{{ q }}").unwrap();
         assert_eq!(template.render(&row_context(&row)).unwrap(), "x");
+    }
+
+    fn rendered(source: &str) -> Result<String, String> {
+        let row = serde_json::json!({
+            "q": "one", "ch": ["a", "b"], "ops": [{"text": "x"}, {"text": "y"}], "nn": null, "mixed": ["a", null, "b"], "d": {},
+        });
+        let environment = environment();
+        Template::value(&environment, source)?.render(&context(row.as_object().unwrap()))
+    }
+
+    #[test]
+    fn what_is_undefined_is_no_word_wherever_it_stands() {
+        let expressions = [
+            "[q, U]",
+            "{'a': U}",
+            "[[U]]",
+            "U|tojson",
+            "[q, U]|tojson",
+            "[q, U]|join",
+            "','.join(U)",
+            "','.join([q, U])",
+            "ch|join(U)",
+            "U|e",
+            "U|indent",
+            "'{}'.format(U)",
+            "'{}'.format([U])",
+            "q.split(U)",
+            "U|int",
+            "U|float",
+            "U|bool",
+            "U|list",
+            "U|length",
+            "[q, U]|string",
+            "[q, U]|upper",
+            "[q, U]|sort",
+            "[q, U]|max",
+            "U is iterable",
+            "U is eq(1)",
+            "q|int(U)",
+            "q|indent(U)",
+            "q ~ U",
+            "U|first",
+            "ch|select(U)|list",
+            "[q, U]|list",
+            "[q, U]|e",
+        ];
+        for undefined in ["zz", "d.zz", "ch[9]", "q.zz"] {
+            for expression in expressions {
+                let inner = expression.replace('U', undefined);
+                for source in [format!("{{{{ {inner} }}}}"), format!("{{{{ {inner} }}}}.")] {
+                    assert!(rendered(&source).is_err(), "{source}: {:?}", rendered(&source));
+                }
+            }
+        }
+        for filter in [
+            "map(attribute='txt')|join(', ')",
+            "map(attribute='txt')|list",
+            "sort(attribute='txt')|length",
+            "groupby('txt')|length",
+            "join(attribute='txt')",
+            "selectattr('txt')|list",
+        ] {
+            for source in [format!("{{{{ ops|{filter} }}}}"), format!("{{{{ ops|{filter} }}}}.")] {
+                assert!(rendered(&source).is_err(), "{source}: {:?}", rendered(&source));
+            }
+        }
+        assert_eq!(
+            rendered("{{ [q, zz] }}").unwrap_err(),
+            "`[q, zz]` holds what is undefined"
+        );
+        assert_eq!(
+            rendered("{{ [q, zz] }}.").unwrap_err(),
+            "`[q, zz]` holds what is undefined"
+        );
+        assert_eq!(rendered("{{ zz|int }}").unwrap_err(), "`zz` is undefined");
+    }
+
+    #[test]
+    fn null_is_no_number_and_no_empty_list() {
+        for expression in [
+            "nn|int",
+            "nn|float",
+            "nn|bool",
+            "nn|list",
+            "nn|sum",
+            "nn|sort",
+            "nn|join",
+            "nn|length",
+            "nn|first",
+            "nn|unique",
+            "nn|select|list",
+            "nn|tojson",
+            "','.join(nn)",
+            "mixed|sort|join",
+            "mixed|sort|list",
+            "mixed|max",
+        ] {
+            for source in [format!("{{{{ {expression} }}}}"), format!("{{{{ {expression} }}}}.")] {
+                assert!(rendered(&source).is_err(), "{source}: {:?}", rendered(&source));
+            }
+        }
+        let said = rendered("{{ nn|int }}").unwrap_err();
+        assert!(said.starts_with("`int` takes null"), "{said}");
+        let said = rendered("a{% for x in nn %}x{% endfor %}").unwrap_err();
+        assert!(said.contains("is null"), "{said}");
+    }
+
+    #[test]
+    fn what_may_be_missing_is_replaced_or_passed_over() {
+        for (source, text) in [
+            (
+                "{{ zz|default('x') }}{{ (nn or 3)|int }}{{ nn|default(2, true)|int }}",
+                "x32",
+            ),
+            ("{% for x in nn or [] %}x{% else %}none{% endfor %}", "none"),
+            ("{% for x in ch %}{{ loop.index }}{{ x }}{% endfor %}.html", "1a2b.html"),
+            ("{% for a, b in [('<', 2)] %}{{ a }}{{ b }}{% endfor %}.html", "<2.html"),
+            ("{% if zz is defined %}{{ zz }}{% endif %}{{ mixed|select|join }}", "ab"),
+            (
+                "{{ d.get('k', 'v') }}{{ ops|map(attribute='txt', default='z')|join }}",
+                "vzz",
+            ),
+            (
+                "{{ mixed|select|sort(reverse=true)|join }}{{ [3, 1]|max }}{{ '7'|int + 1 }}",
+                "ba38",
+            ),
+        ] {
+            assert_eq!(rendered(source).as_deref(), Ok(text), "{source}");
+        }
+        let said = rendered("{% include '{{ q }}' %}").unwrap_err();
+        assert!(said.contains("template not found"), "{said}");
     }
 
     #[test]
