@@ -240,10 +240,11 @@ impl Grader {
     }
 
     /// The verdict on what has no answer. Where it is scored, it counts in the metrics as in the score: what is short and easy
-    /// would be favoured otherwise.
+    /// would be favoured otherwise. Only of what is measured outside of this process 0 may be the best, so it is left out there.
     fn without_answer(&self, outcome: Outcome, item: &Item) -> Verdict {
         let measures = match &self.way {
-            Ok(Way::Text(_) | Way::Outside(_)) if outcome.is_scored() => self.of_nothing(),
+            Ok(Way::Text(_)) if outcome.is_scored() => self.of_nothing(),
+            Ok(Way::Outside(_)) if outcome.is_scored() => vec![None; self.metrics.len()],
             Ok(Way::Pipelines(pipelines)) if outcome.is_scored() => self.of_silence(pipelines, item),
             _ => Vec::new(),
         };
@@ -279,7 +280,7 @@ impl Grader {
     }
 
     /// What an answer adds to metrics that was cut: 0 where a whole one adds from there on, else what its text adds; a task of the
-    /// harness takes its text for whole. What is outside of this process measured what it takes for whole, so that does not count.
+    /// harness takes its text for whole. What is measured outside of this process counts as it was measured.
     fn cut(&self, measures: &mut Vec<Option<Measured>>) {
         match &self.way {
             Ok(Way::Text(family)) if !family.measures_cut_answers() => {
@@ -289,8 +290,7 @@ impl Grader {
                     }
                 }
             }
-            Ok(Way::Text(_) | Way::Pipelines(_)) => {}
-            Ok(Way::Outside(_)) => *measures = self.of_nothing(),
+            Ok(Way::Text(_) | Way::Pipelines(_) | Way::Outside(_)) => {}
             _ => measures.clear(),
         }
     }

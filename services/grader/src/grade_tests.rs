@@ -618,29 +618,34 @@ fn what_the_filters_of_a_task_find_before_a_cut_stands_whole() {
 }
 
 #[test]
-fn what_has_no_answer_adds_0_to_what_a_program_measures_of_which_more_is_better() {
+fn what_a_program_measures_counts_of_cut_answers_and_is_left_out_where_there_is_none() {
     let spec = GraderSpec::Command {
         command: vec!["judge".to_owned()],
         seconds: 1,
     };
-    let metric = |name: &str, higher_is_better| Metric {
+    let metric = |name: &str| Metric {
         name: name.to_owned(),
         source: MetricSource::Measure,
         aggregation: Aggregation::Mean,
-        higher_is_better,
+        higher_is_better: true,
     };
-    let grader = Grader::new(&spec, &Reasoning::Think).measuring(&[metric("quality", true), metric("mistakes", false)]);
+    let grader = Grader::new(&spec, &Reasoning::Think).measuring(&[metric("distance"), metric("words")]);
     for (completion, outcome) in [
         (ended(Ending::Refused, ""), Outcome::Refused),
         (completion("<think> 7"), Outcome::NoAnswer),
         (ended(Ending::Length, "<think> 7"), Outcome::Truncated),
     ] {
         let grade = grader.grade(&item(&["7"], &[]), &completion, Timestamp(3));
-        assert_eq!(
-            (grade.outcome, grade.measures),
-            (outcome, vec![Some(Measured::Value(0.0)), None])
-        );
+        assert_eq!((grade.outcome, grade.measures), (outcome, vec![None, None]));
     }
+    let finding = Finding {
+        measures: vec![("distance".to_owned(), Measured::Value(9.0))],
+        ..Finding::new("command@1", "7", Credit::Whole(true))
+    };
+    let cut = ended(Ending::Length, "7 and");
+    let verdict = grader.verdict(Ok(Some(finding)), &item(&["7"], &[]), &cut);
+    let measures = vec![Some(Measured::Value(9.0)), None];
+    assert_eq!((verdict.outcome, verdict.measures), (Outcome::Truncated, measures));
     let failed = grader.grade(&item(&["7"], &[]), &ended(Ending::EngineError, ""), Timestamp(3));
     assert_eq!((failed.outcome, failed.measures), (Outcome::EngineError, Vec::new()));
 }
