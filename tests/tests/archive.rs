@@ -311,13 +311,16 @@ id = "id"
 prompt = "Q: {{ a }}+{{ b }}\nA:"
 target = "{{ sum }}"
 max_tokens = 8
+metrics = ["words", "letters"]
 [benchmark.grader]
 kind = "command"
 command = ["sh", "right.sh"]
 "#;
 
-const ALL_RIGHT: &str =
-    r#"while read -r line; do id=${line#*\"id\":\"}; echo "{\"id\":\"${id%%\"*}\",\"outcome\":\"correct\"}"; done"#;
+const ALL_RIGHT: &str = r#"while read -r line; do
+    id=${line#*\"id\":\"}
+    echo "{\"id\":\"${id%%\"*}\",\"outcome\":\"correct\",\"measures\":{\"words\":1,\"letters\":5}}"
+done"#;
 
 #[test]
 fn a_grader_that_was_mended_grades_what_it_failed_and_asks_nothing() {
@@ -359,6 +362,27 @@ fn a_grader_that_was_mended_grades_what_it_failed_and_asks_nothing() {
     assert_eq!(engine.stats().requests, requests);
     let again = done(&bench, &["regrade", id, "--failed", "--json"]).json().unwrap();
     assert_eq!((&again["graded"], &again["kept"]), (&0.into(), &10.into()));
+
+    // What a regrade measures has the names that it gave.
+    let graders = "[[benchmark]]\nname = \"sums\"\nmetrics = [\"letters\"]\n";
+    let file = bench.write("graders.toml", graders).unwrap().display().to_string();
+    let config = bench.text("tidemill.toml");
+    let regraded = done(
+        &bench,
+        &["regrade", id, "--grader", &file, "--config", &config, "--json"],
+    );
+    let number = regraded.json().unwrap()["regrade"].to_string();
+    let measures = |arguments: &[&str]| -> Vec<Value> {
+        let rows = done(&bench, &[&["items", id, "--json"], arguments].concat()).output;
+        let rows = rows.lines().map(|row| serde_json::from_str::<Value>(row).unwrap());
+        rows.map(|row| row["measures"].clone()).collect()
+    };
+    let of_regrade = serde_json::json!({ "letters": 5.0 });
+    assert_eq!(measures(&["--regrade", &number]), vec![of_regrade; 10]);
+    assert_eq!(
+        measures(&[]),
+        vec![serde_json::json!({ "words": 1.0, "letters": 5.0 }); 10]
+    );
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Every item of an evaluation.
 
+use std::sync::Arc;
+
 use anyhow::{Context as _, bail};
 use serde_json::Value;
 use tidemill_archive::{Row, Samples};
@@ -8,6 +10,7 @@ use tidemill_service::Context;
 
 use crate::arguments::Items;
 use crate::exit::Done;
+use crate::regrade::Stored;
 use crate::session::{self, Need, Session};
 use crate::view::Following;
 use crate::{output, regrade};
@@ -37,7 +40,7 @@ async fn show(context: &Context, args: &Items) -> anyhow::Result<()> {
     let known = following.view.get(&args.evaluation);
     let known =
         known.with_context(|| format!("no evaluation {} here; `tidemill results` lists them", args.evaluation))?;
-    let manifest = context.store.manifest(&known.event.manifest).await?;
+    let mut manifest = context.store.manifest(&known.event.manifest).await?;
     if let Some(name) = &args.benchmark
         && !manifest
             .benchmarks
@@ -63,7 +66,10 @@ async fn show(context: &Context, args: &Items) -> anyhow::Result<()> {
             }
             let folder = regrade::folder(&args.evaluation, number);
             let opened = Samples::of_folder(context, &known.event, &manifest, &folder).await;
-            opened.with_context(|| format!("regrade {number} of evaluation {}", args.evaluation))?
+            let opened = opened.with_context(|| format!("regrade {number} of evaluation {}", args.evaluation))?;
+            let stored = Stored::read(context, &args.evaluation, number).await?;
+            manifest = Arc::new(stored.regraded(&manifest));
+            opened
         }
     };
     while let Some(sample) = samples.next().await? {

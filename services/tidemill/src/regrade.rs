@@ -79,6 +79,16 @@ impl Stored {
         read.with_context(|| format!("no regrade {number} of evaluation {evaluation} was finished"))
     }
 
+    /// The manifest as the regrade graded by it: what its grades measure is named there.
+    pub(crate) fn regraded(&self, manifest: &Manifest) -> Manifest {
+        let mut manifest = manifest.clone();
+        manifest
+            .benchmarks
+            .iter_mut()
+            .for_each(|benchmark| self.grades(benchmark));
+        manifest
+    }
+
     /// Gives a benchmark the grader, the reasoning and the metrics of the regrade.
     pub(crate) fn grades(&self, benchmark: &mut Benchmark) {
         let name = benchmark.name.as_str();
