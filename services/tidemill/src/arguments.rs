@@ -111,6 +111,7 @@ pub(crate) struct Place {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("served").required(true))]
 #[command(after_help = "\
 Examples:
   tidemill evaluate --suite suite.toml --checkpoint runs/llama/step-900 --run llama --step 900
@@ -123,13 +124,13 @@ pub(crate) struct Evaluate {
     #[arg(long)]
     pub(crate) suite: PathBuf,
     /// Base address of a server that holds the checkpoint; several times for replicas
-    #[arg(long, requires = "model", required_unless_present = "checkpoint")]
+    #[arg(long, requires = "model", group = "served")]
     pub(crate) endpoint: Vec<String>,
     /// The model name that the server serves
     #[arg(long, requires = "endpoint")]
     pub(crate) model: Option<String>,
     /// Folder of a checkpoint, served by the embedded engine
-    #[arg(long, conflicts_with = "endpoint")]
+    #[arg(long, group = "served")]
     pub(crate) checkpoint: Option<PathBuf>,
     /// The training run
     #[arg(long)]

@@ -84,7 +84,9 @@ pub enum ProbeError {
         why: String,
     },
     /// The server wants another key.
-    #[error("the server at {url} refuses the API key (status {status})")]
+    #[error(
+        "the server at {url} refuses the API key (status {status}): TIDEMILL_ENGINE_API_KEY holds the one that is sent"
+    )]
     Unauthorised {
         /// The base address.
         url: String,

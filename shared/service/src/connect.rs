@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_nats::jetstream::{self, ContextBuilder};
-use async_nats::{Client, ConnectOptions, Event};
+use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event, ServerAddr};
 use tidemill_config::Config;
 use tidemill_storage::Store;
 use tidemill_streams::{buckets, live};
@@ -42,6 +42,14 @@ pub enum ConnectError {
         waited: Duration,
         /// The last failure.
         source: async_nats::ConnectError,
+    },
+    /// It asks who is there, and does not know this one.
+    #[error(
+        "the broker at {url} refuses who asks: name a user by nats://USER:PASSWORD@HOST:PORT, or a file by `credentials` of [broker]"
+    )]
+    Unauthorised {
+        /// The address.
+        url: String,
     },
     /// The credentials cannot be used.
     #[error("credentials {path}: {source}")]
@@ -122,10 +130,7 @@ pub async fn connect(config: &Config, url: &str, name: &str) -> Result<Broker, C
     connections.mark_unchanged();
     let found = client.server_info().version;
     if !is_recent(&found) {
-        return Err(ConnectError::TooOld {
-            url: url.to_owned(),
-            found,
-        });
+        return Err(ConnectError::TooOld { url: shown(url), found });
     }
     let jetstream = ContextBuilder::new()
         .timeout(Duration::from_secs(10))
@@ -134,7 +139,7 @@ pub async fn connect(config: &Config, url: &str, name: &str) -> Result<Broker, C
         .backpressure_on_inflight(true)
         .build(client.clone());
     if !client.server_info().jetstream {
-        return Err(ConnectError::NoJetStream { url: url.to_owned() });
+        return Err(ConnectError::NoJetStream { url: shown(url) });
     }
     Ok(Broker {
         client,
@@ -149,16 +154,19 @@ async fn reach(config: &Config, url: &str, name: &str, connected: watch::Sender<
     let begun = tokio::time::Instant::now();
     let addresses = addresses(url);
     loop {
-        match options(config, name, connected.clone())
+        match options(config, user(&addresses), name, connected.clone())
             .await?
             .connect(&addresses)
             .await
         {
             Ok(client) => return Ok(client),
+            Err(source) if is_refusal(&source) => {
+                return Err(ConnectError::Unauthorised { url: shown(url) });
+            }
             Err(source) if begun.elapsed() >= config.broker.connect_timeout => {
                 let waited = config.broker.connect_timeout;
                 return Err(ConnectError::Unreachable {
-                    url: url.to_owned(),
+                    url: shown(url),
                     waited,
                     source,
                 });
@@ -176,7 +184,38 @@ fn addresses(url: &str) -> Vec<&str> {
         .collect()
 }
 
-async fn options(config: &Config, name: &str, connected: watch::Sender<u64>) -> Result<ConnectOptions, ConnectError> {
+/// The address as it may be shown: without user and password.
+fn shown(url: &str) -> String {
+    let without = |address: &&str| match (address.split_once("://"), address.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),
+        (None, Some((_, host))) => host.to_owned(),
+        (_, None) => (*address).to_owned(),
+    };
+    addresses(url).iter().map(without).collect::<Vec<_>>().join(",")
+}
+
+/// The user and the password that the first address with any names.
+fn user(addresses: &[&str]) -> Option<(String, String)> {
+    addresses.iter().find_map(|address| {
+        let address: ServerAddr = address.parse().ok()?;
+        let user = address.username()?.to_owned();
+        Some((user, address.password().unwrap_or_default().to_owned()))
+    })
+}
+
+fn is_refusal(error: &async_nats::ConnectError) -> bool {
+    matches!(
+        error.kind(),
+        ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation
+    )
+}
+
+async fn options(
+    config: &Config,
+    user: Option<(String, String)>,
+    name: &str,
+    connected: watch::Sender<u64>,
+) -> Result<ConnectOptions, ConnectError> {
     let first = connected.subscribe();
     // One that is being left may lose its broker before it is closed, which is no news.
     let is_left = Arc::new(AtomicBool::new(false));
@@ -189,7 +228,10 @@ async fn options(config: &Config, name: &str, connected: watch::Sender<u64>) -> 
                     source,
                 })?
         }
-        None => ConnectOptions::new(),
+        None => match user {
+            Some((user, password)) => ConnectOptions::with_user_and_password(user, password),
+            None => ConnectOptions::new(),
+        },
     };
     Ok(options
         .name(format!("tidemill {name}"))
@@ -334,6 +376,23 @@ mod tests {
     use std::time::Duration;
 
     use super::{addresses, before_try, is_recent};
+
+    #[test]
+    fn an_address_is_shown_without_who_asks() {
+        for (url, without) in [
+            ("nats://bob:se@cret@host:4222", "nats://host:4222"),
+            ("nats://a:1, nats://u:p@b:2", "nats://a:1,nats://b:2"),
+            ("bob:secret@host", "host"),
+            ("nats://host", "nats://host"),
+        ] {
+            assert_eq!(shown(url), without);
+        }
+        assert_eq!(
+            user(&["nats://a:1", "nats://u:p@b:2"]),
+            Some(("u".to_owned(), "p".to_owned()))
+        );
+        assert_eq!(user(&["nats://a:1"]), None);
+    }
 
     #[test]
     fn the_first_try_waits_for_nothing_and_each_later_one_does() {

@@ -18,8 +18,6 @@ use crate::{Admin, Context, connect, prepare};
 pub enum ExitStatus {
     /// Drained.
     Drained = 0,
-    /// Wrong usage.
-    Usage = 64,
     /// Broker or store cannot be reached.
     Unavailable = 69,
     /// A bug, or the drain's deadline was missed.

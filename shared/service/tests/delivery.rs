@@ -636,3 +636,19 @@ async fn looks_ask_the_leader_where_no_copy_may_answer() {
     assert!(looks.holds(subject::done(&key(1))).await.unwrap());
     assert!(!looks.holds(subject::done(&key(2))).await.unwrap());
 }
+
+#[tokio::test]
+async fn a_broker_that_asks_who_is_there_is_told_or_said_to_refuse() {
+    let broker = Broker::start_with("authorization { users: [{ user: bob, password: secret }] }").unwrap();
+    let config = Config::default();
+    let named = broker.url().replace("nats://", "nats://bob:secret@");
+    connect(&config, &named, "test").await.unwrap();
+    for refused in [broker.url(), named.replace("secret", "other")] {
+        let error = connect(&config, &refused, "test").await.unwrap_err().to_string();
+        assert!(
+            error.contains("refuses who asks") && error.contains("USER:PASSWORD"),
+            "{error}"
+        );
+        assert!(!error.contains("other") && !error.contains("bob"), "{error}");
+    }
+}

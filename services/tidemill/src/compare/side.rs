@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use tidemill_aggregator::{Contribution, contribution};
 use tidemill_archive::{Sample, Samples};
 use tidemill_domain::{
-    Aggregation, Benchmark, Digest, EvaluationEvent, EvaluationId, Grade, GraderSpec, Group, Item, Manifest, Metric,
-    MetricSource, Outcome, Reasoning, ResultState, RunId, Source, Step,
+    Aggregation, Benchmark, Digest, EvaluationEvent, EvaluationId, EvaluationState, Grade, GraderSpec, Group, Item,
+    Manifest, Metric, MetricSource, Outcome, Reasoning, ResultState, RunId, Source, Step,
 };
 use tidemill_loader::intake::has_checkpoint;
 use tidemill_service::Context;
@@ -286,6 +286,9 @@ pub(crate) fn pair<'a>(
                 .map(|other| (*one, *other)),
         );
     }
+    // One that ended without counting, as for a mistyped model, stands in no other's way.
+    let counts = |known: &Known| known.event.state == EvaluationState::Final;
+    prefer(&mut pairs, |(one, other)| counts(one) && counts(other));
     match (pairs.as_slice(), first, second) {
         ([pair], ..) => Ok(*pair),
         // Of different suites: what differs is said when both were read.
@@ -294,7 +297,8 @@ pub(crate) fn pair<'a>(
             let named = |side: &[&Known]| {
                 let each = side.iter().map(|known| {
                     let event = &known.event;
-                    format!("{} ({} {})", event.evaluation, event.suite.name, event.suite.version)
+                    let (suite, state) = (&event.suite, event.state.label());
+                    format!("{} ({} {}, {state})", event.evaluation, suite.name, suite.version)
                 });
                 each.collect::<Vec<_>>().join(", ")
             };
@@ -305,6 +309,13 @@ pub(crate) fn pair<'a>(
                 named(second)
             )
         }
+    }
+}
+
+/// Leaves those of several that count, where any does.
+fn prefer<T>(several: &mut Vec<T>, counts: impl Fn(&T) -> bool) {
+    if several.iter().any(&counts) {
+        several.retain(counts);
     }
 }
 
@@ -451,5 +462,24 @@ fn reasoning(reasoning: &Reasoning) -> Value {
         Reasoning::Think => json!("as usual"),
         Reasoning::Marks { open, close } => json!({ "open": open, "close": close }),
         Reasoning::None => Value::Null,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_that_count_are_preferred_and_others_stand_where_none_does() {
+        for (several, left) in [
+            (vec![2, 3], vec![2]),
+            (vec![3], vec![3]),
+            (vec![2, 4, 5], vec![2, 4]),
+            (vec![3, 5], vec![3, 5]),
+        ] {
+            let mut preferred = several;
+            prefer(&mut preferred, |number| number % 2 == 0);
+            assert_eq!(preferred, left);
+        }
     }
 }
