@@ -92,7 +92,7 @@ deny: ## Check licences, bans and sources of dependencies
 	@if command -v cargo-deny >/dev/null; then cargo-deny --locked check bans licenses sources; \
 	else echo "make deny: skipped, cargo-deny is not installed (cargo install cargo-deny)"; fi
 
-schemas: ## Write the generated files anew: streams/STREAMS.md and the JSON Schemas
+schemas: ## Write the generated files anew: streams/STREAMS.md, the JSON Schemas and docs/configuration.md
 	UPDATE_GENERATED=1 $(CARGO) test --locked --workspace --test generated
 
 rust-test: broker ## Run the Rust tests alone: TEST_FLAGS='--only cluster -- NAME'
@@ -129,7 +129,7 @@ spelling: ## Check the spelling
 
 # A stale file fails its own test too; this also sees a file that nobody generates any more or that was edited after.
 generated: schemas ## Fail when a generated file is not as committed
-	@git diff --exit-code -- streams || { echo "make generated: commit the files above" >&2; exit 1; }
+	@git diff --exit-code -- streams docs/configuration.md || { echo "make generated: commit the files above" >&2; exit 1; }
 
 # With one test, which is small: for tests, dependencies have more features, and all is compiled once more without them.
 bins:

@@ -25,6 +25,12 @@ pub(crate) fn run(args: Announce) -> anyhow::Result<Done> {
                 args.run, args.step
             ));
         }
+        if let Some(path) = args.path.as_deref().filter(|path| !args.rolled_back && !path.exists()) {
+            output::note(&format!(
+                "there is no {} here: the loader waits for it for its `checkpoint_patience`, and then refuses it",
+                path.display()
+            ));
+        }
         if is_alone {
             output::note(&format!(
                 "nobody runs here: it waits in {} until `tidemill up` is started with this data directory; to reach one that \

@@ -111,7 +111,7 @@ fn refused<'a>(letters: impl Iterator<Item = (Option<&'a str>, &'a str)>) -> Opt
     let announcements = counted_as(reasons.len() as u64, "announcement was", "announcements were");
     Some(format!(
         "{announcements} refused, the newest because: {newest}; `tidemill dead list --stage loader` shows all, and `tidemill dead retry` \
-         takes one up again once its cause is mended"
+         takes one up again once its cause is mended; `tidemill dead drop` forgets one that was announced anew"
     ))
 }
 

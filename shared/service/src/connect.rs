@@ -375,7 +375,7 @@ async fn agree_on_store(broker: &Broker, store: &Store) -> Result<(), ConnectErr
 mod tests {
     use std::time::Duration;
 
-    use super::{addresses, before_try, is_recent};
+    use super::{addresses, before_try, is_recent, shown, user};
 
     #[test]
     fn an_address_is_shown_without_who_asks() {
